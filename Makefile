@@ -1,0 +1,72 @@
+# The project's commands; `make` alone lists them. Where packages come from is pip's own business (PIP_* variables, pip.conf).
+PYTHON ?= python3
+BIN := .venv/bin
+MADE := .venv/.made
+RUNTIME := .venv/.runtime
+DEV := .venv/.dev
+
+DEMO_PORT ?= 8471
+DEMO_URL := http://127.0.0.1:$(DEMO_PORT)
+SIM_EXAMPLES ?= 2000
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test check fix sim bench demo requirements lint
+
+help: ## list these commands
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+serve: $(RUNTIME) ## run a server on this machine, SQLite inside (ARGS="--port 9000" for options)
+	@exec $(BIN)/openintent serve $(ARGS)
+
+test: $(DEV) lint ## all checks and all tests, as CI runs them
+	$(BIN)/pytest -n 2 tests/core --cov --cov-report=term-missing:skip-covered
+	$(BIN)/pytest -n 2 -m "not alone" --ignore=tests/core
+	$(BIN)/pytest -m alone --ignore=tests/core || [ $$? -eq 5 ]  # 5: none is marked so
+
+check: $(DEV) lint ## the quick part of `make test`: everything that is not marked slow
+	$(BIN)/pytest -n 2 -m "not slow and not alone"
+
+fix: $(DEV) ## put the code into shape: formatting, and lint that can mend itself
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+sim: $(DEV) ## search the rules of the core for a long time (SIM_EXAMPLES=2000; SEED=n repeats a run)
+	HYPOTHESIS_PROFILE=sim SIM_EXAMPLES=$(SIM_EXAMPLES) \
+	$(BIN)/pytest -n 2 tests/core -m hypothesis --timeout=0 --hypothesis-show-statistics $(if $(SEED),--hypothesis-seed=$(SEED))
+
+bench: $(DEV) ## measure this machine (ARGS are passed on)
+	$(BIN)/python bench/run.py $(ARGS)
+
+demo: $(RUNTIME) ## a first lease, on a server in memory that ends with it
+	@$(BIN)/openintent serve --engine memory: --port $(DEMO_PORT) >/dev/null & server=$$!; trap 'kill $$server' EXIT; \
+	ready() { $(BIN)/python -c 'import urllib.request as u; u.urlopen("$(DEMO_URL)/readyz", timeout=1)' 2>/dev/null; }; \
+	tries=50; until ready; do tries=$$((tries - 1)); [ $$tries -gt 0 ] || { echo "the server did not start" >&2; exit 1; }; sleep 0.1; done; \
+	OPENINTENT_URL=$(DEMO_URL) $(BIN)/python examples/first_lease.py
+
+requirements: ## pin requirements/*.txt anew from requirements/*.in, each in a fresh environment
+	for name in runtime dev; do \
+	  env=$$(mktemp -d) && $(PYTHON) -m venv $$env && $$env/bin/pip install --quiet -r requirements/$$name.in && \
+	  $$env/bin/pip freeze | sed 's/^uvloop.*/&; sys_platform != "win32"/' > requirements/$$name.txt && rm -r $$env || exit 1; \
+	done
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(MADE):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "This needs Python 3.11 or newer as $(PYTHON); name another one with: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { echo "$(PYTHON) cannot make a virtual environment; on Debian: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(RUNTIME): $(MADE) requirements/runtime.txt pyproject.toml
+	$(BIN)/pip install --quiet -r requirements/runtime.txt
+	$(BIN)/pip install --quiet --no-deps -e .
+	@touch $@
+
+$(DEV): $(RUNTIME) requirements/dev.txt
+	$(BIN)/pip install --quiet -r requirements/dev.txt
+	@touch $@

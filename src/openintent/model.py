@@ -1,0 +1,250 @@
+"""The things the ledger knows, as plain values.
+
+Instants named `..._ms` are in ledger time, a time of the ledger's own that stands still while no grantor serves.
+Fields named `..._at_ms` are dates (milliseconds since 1970): shown to people, never compared.
+
+Fields below the line "while it runs" are bookkeeping of one term: they travel with the record because a struct is
+written whole, but whoever loads a record sets them anew.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+DEAD: Final = -1  # `due_ms` of a thing that no longer waits for any instant
+
+INTENT_SPACE: Final = "intent:"
+PLAIN_SPACE: Final = "space:"
+
+STATUSES: Final = ("draft", "active", "blocked", "suspended_awaiting_input", "completed", "abandoned")
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Every bound of the ledger, by name. Reaching one is an answer, never a surprise."""
+
+    ttl_ms_min: int = 100
+    ttl_ms_max: int = 24 * 3_600_000
+    ttl_ms_default: int = 60_000
+    wait_ms_max: int = 300_000
+    hold_ms_max: int = 30 * 24 * 3_600_000
+    cooldown_ms_max: int = 60_000
+    scope_chars_max: int = 512
+    scope_segments_max: int = 32
+    name_chars_max: int = 256
+    text_chars_max: int = 4_096
+    metadata_bytes_max: int = 16_384
+    checkpoint_bytes_max: int = 65_536
+    checkpoints_per_space_max: int = 10_000
+    state_bytes_max: int = 1_048_576
+    patches_per_call_max: int = 1_000
+    leases_per_agent_max: int = 100_000
+    leases_per_heartbeat_max: int = 10_000
+    waiters_per_scope_max: int = 10_000
+    waiters_per_agent_max: int = 10_000
+    attempts_max: int = 1_000_000
+    intents_max: int = 1_000_000
+    ended_kept_max: int = 10_000  # in memory, for quick answers; the log has them all
+    attempt_kept_ms: int = 600_000  # after the life of what it made
+    absence_ms: int = 5_000  # how long a waiter without an open request keeps its rank
+    blink_ms: int = 50  # the gap between two slices of one wait
+    return_ms: int = 1_000  # the same after a restart: the SDK tries again at least once a second
+
+
+class Lease(msgspec.Struct, array_like=True, gc=False, kw_only=True):
+    """One grant of a scope to a holder, from its grant to its end."""
+
+    id: str
+    space: str
+    scope: str
+    holder: str
+    token: int
+    ttl_ms: int
+    ttl_ms_max: int  # the largest ever promised: what a restart gives back
+    deadline_ms: int
+    granted_at_ms: int
+    status: str = "active"
+    ended_at_ms: int | None = None
+    ended_reason: str | None = None
+    ended_note: str | None = None
+    attempt: str | None = None
+    purpose: str | None = None
+    metadata: dict[str, Any] | None = None
+    hold_end_ms: int | None = None
+    max_hold_ms: int | None = None
+    progress_ms: int | None = None
+    progress_end_ms: int | None = None
+    cooldown_ms: int = 0
+    checkpoint: Any = None
+    # while it runs
+    batch: int = 0
+    timer_ms: int = DEAD
+
+    @property
+    def due_ms(self) -> int:
+        return self.deadline_ms if self.status == "active" else DEAD
+
+
+class Ask(msgspec.Struct, array_like=True, gc=False, kw_only=True):
+    """What an agent wants to hold, and how. Whatever is not here has no part in a repeated attempt being the same."""
+
+    space: str
+    scope: str
+    holder: str
+    ttl_ms: int
+    priority: int = 0
+    reentrant: bool = False
+    purpose: str | None = None
+    metadata: dict[str, Any] | None = None
+    max_hold_ms: int | None = None
+    progress_ms: int | None = None
+    cooldown_ms: int = 0
+
+
+class Waiter(msgspec.Struct, array_like=True, kw_only=True):
+    """One place in a scope's queue. Its ticket becomes the id of the lease."""
+
+    ticket: str
+    ask: Ask
+    attempt: str | None
+    order: int
+    queued_ms: int
+    # while it runs
+    request: int = 0  # the open request that waits here; 0 while there is none
+    arrived_ms: int = 0
+    until_ms: int = 0  # when the open request is to be answered in any case
+    passed_ms: int = 0  # from when others may go first, while absent; 0 once they may
+    gone_ms: int = 0  # when the place is given up, while absent
+    left: bool = False
+    batch: int = 0
+    timer_ms: int = DEAD
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return (-self.ask.priority, self.order)
+
+    @property
+    def in_line(self) -> bool:
+        """Whether others must let it go first: it is here, or was here a blink ago."""
+        return self.request != 0 or self.passed_ms != 0
+
+    @property
+    def due_ms(self) -> int:
+        if self.left:
+            return DEAD
+        return self.until_ms if self.request else self.passed_ms or self.gone_ms
+
+
+class Cooldown(msgspec.Struct, array_like=True, kw_only=True):
+    """A scope that stays closed for a while after a lease on it lapsed or was revoked."""
+
+    space: str
+    scope: str
+    holder: str  # who had it
+    until_ms: int
+    # while it runs
+    over: bool = False
+    batch: int = 0
+    timer_ms: int = DEAD
+
+    @property
+    def due_ms(self) -> int:
+        return DEAD if self.over else self.until_ms
+
+
+class Attempt(msgspec.Struct, array_like=True, kw_only=True):
+    """The memory that a request was already carried out, and on what."""
+
+    holder: str
+    key: str
+    kind: str  # lease, intent, state or event
+    print: bytes  # of the request's meaning
+    target: str  # the id of what it made
+    until_ms: int = 0  # 0 while what it made is alive
+    # while it runs
+    batch: int = 0
+    timer_ms: int = DEAD
+
+    @property
+    def due_ms(self) -> int:
+        return self.until_ms or DEAD
+
+
+class Intent(msgspec.Struct, array_like=True, kw_only=True):
+    """The unit of work that agents share."""
+
+    id: str
+    title: str
+    description: str = ""
+    created_by: str | None = None
+    parent_id: str | None = None
+    depends_on: list[str] = []
+    constraints: dict[str, Any] | list[Any] = {}
+    state: dict[str, Any] = {}
+    status: str = "draft"
+    confidence: int | None = None
+    governance_policy: dict[str, Any] | None = None
+    version: int = 1
+    created_at_ms: int = 0
+    updated_at_ms: int = 0
+    print: bytes = b""  # of the request that created it
+    # while it runs
+    state_bytes: int = 0
+    patches: int = 0  # patch records that follow the whole one
+    batch: int = 0
+
+
+class Patch(msgspec.Struct, array_like=True, frozen=True):
+    """One step of a change to an intent's state."""
+
+    op: str
+    path: tuple[str, ...]
+    value: Any = None
+
+
+class PatchRecord(msgspec.Struct, array_like=True):
+    """A change of state as it is kept: the steps, not the outcome, so that a large state is not written anew."""
+
+    version: int
+    updated_at_ms: int
+    steps: list[Patch]
+
+
+class Event(msgspec.Struct, array_like=True):
+    """A thing that happened, and its place in the log."""
+
+    seq: int
+    type: str
+    space: str
+    actor: str
+    at_ms: int
+    payload: dict[str, Any] | None = None
+    lease: Lease | None = None  # for events about a lease, instead of a payload
+
+
+class LeaseEnd(msgspec.Struct, array_like=True):
+    """Where in the log an ended lease is to be found."""
+
+    space: str
+    seq: int
+
+
+class Checkpoint(msgspec.Struct, array_like=True):
+    """The note that the last holder of a scope left for the next one."""
+
+    value: Any
+
+
+class Farewell(msgspec.Struct, array_like=True):
+    """The exact deadlines at a clean stop. It counts only for the term right after `term`."""
+
+    term: int
+    deadlines_ms: dict[str, int]
+
+
+def intent_space(intent_id: str) -> str:
+    return INTENT_SPACE + intent_id
+
+
+def intent_of(space: str) -> str | None:
+    """The intent whose space this is, if it is one's."""
+    return space[len(INTENT_SPACE) :] if space.startswith(INTENT_SPACE) else None

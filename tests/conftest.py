@@ -1,0 +1,25 @@
+"""What all tests share: how hard Hypothesis searches, and where asynchronous tests run."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("default", max_examples=60, stateful_step_count=40, deadline=None, print_blob=True)
+settings.register_profile(
+    "sim",
+    max_examples=int(os.environ.get("SIM_EXAMPLES", "2000")),
+    stateful_step_count=80,
+    deadline=None,
+    print_blob=True,
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--rewrite-traces", action="store_true", help="write the transcripts anew; then read the diff")
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"

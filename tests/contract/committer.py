@@ -1,0 +1,26 @@
+"""A process to be killed: commits to the database it is given, and prints the beat of each commit that returned."""
+
+import asyncio
+import os
+import sys
+
+from engine_words import commit
+
+from openintent.engines import sqlite
+from openintent.engines.base import Delete, Put
+
+
+async def main(path: str) -> None:
+    engine = sqlite.SqliteEngine(path, address="http://127.0.0.1:8123")
+    while True:
+        beat = (await engine.head()).beat + 1
+        await commit(
+            engine, Put(f"a/{beat:06}", b""), Put(f"b/{beat:06}", b""), Delete(f"b/{beat - 10:06}"), token=beat
+        )
+        os.write(sys.stdout.fileno(), f"{beat}\n".encode())
+
+
+if __name__ == "__main__":
+    # Small bounds, so that it is killed while folding as often as while committing.
+    sqlite.SLICE_WEIGHT, sqlite.IDLE_WEIGHT, sqlite.FORCED_WEIGHT = 20, 30, 60
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,48 @@
+"""Short words for what the tests do with engines."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import msgspec
+
+from openintent.engines.base import Change, Engine, Head, Put, Record
+
+Opener = Callable[[], AbstractAsyncContextManager[Engine]]
+
+LAST = "\U0010ffff"  # above every key
+
+
+def following(head: Head, **changed: object) -> Head:
+    """The head that the same writer would commit next."""
+    moved = msgspec.structs.replace(head, beat=head.beat + 1, rev=head.rev + 1)
+    return msgspec.structs.replace(moved, **changed)
+
+
+async def commit(engine: Engine, *changes: Change, **changed: object) -> Head:
+    """One more commit on top of whatever is there."""
+    seen = await engine.head()
+    head = following(seen, **changed)
+    await engine.commit(expect=seen, head=head, changes=changes)
+    return head
+
+
+async def everything(engine: Engine) -> list[Record]:
+    return await engine.scan("", LAST, limit=1_000_000)
+
+
+async def keys(engine: Engine) -> list[str]:
+    return [record.key for record in await everything(engine)]
+
+
+def puts(names: Sequence[str]) -> list[Put]:
+    return [Put(name, name.encode()) for name in names]
+
+
+def crash_image(database: Path, to: Path) -> Path:
+    """The files as they are now: what a crash at this instant would leave."""
+    to.mkdir()
+    for file in database.parent.glob(f"{database.name}*"):
+        shutil.copy(file, to)
+    return to / database.name

@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis import settings
 
-settings.register_profile("default", max_examples=60, stateful_step_count=40, deadline=None, print_blob=True)
+settings.register_profile("default", max_examples=120, stateful_step_count=40, deadline=None, print_blob=True)
 settings.register_profile(
     "sim",
     max_examples=int(os.environ.get("SIM_EXAMPLES", "2000")),

@@ -1,0 +1,175 @@
+"""What the ledger answers. A refusal is a value like any other; only failures are exceptions, and the core has none.
+
+Leases and intents in an answer are the ledger's own and go on changing: whoever needs them later must write them
+down at once.
+"""
+
+from typing import Any
+
+import msgspec
+
+from openintent.model import Event, Intent, Lease, Waiter
+
+
+class Granted(msgspec.Struct):
+    lease: Lease
+    waited_ms: int = 0
+    remaining_ms: int = 0  # at the instant of the grant, from which `waited_ms` counts back
+
+
+class Seen(msgspec.Struct):
+    """A lease as it is now: renewed, read, or changed by an operator."""
+
+    lease: Lease
+    remaining_ms: int
+
+
+class Queued(msgspec.Struct):
+    """No answer yet: it will come for this request, through the outbox."""
+
+    ticket: str
+
+
+class Held(msgspec.Struct):
+    lease: Lease
+    remaining_ms: int
+    queue_length: int
+    yours: bool = False
+
+
+class Cooling(msgspec.Struct):
+    """Nobody holds the scope, but it stays closed for a while after its last holder."""
+
+    scope: str
+    holder: str
+    remaining_ms: int
+    queue_length: int
+
+
+class Overtaking(msgspec.Struct):
+    """The scope is free, but others are already waiting for it."""
+
+    scope: str
+    first: str  # the agent that is first in line
+    queue_length: int
+
+
+class WaitOver(msgspec.Struct):
+    ticket: str
+    place: int
+    waited_ms: int
+    why: "Held | Cooling | Overtaking | None"
+
+
+class Lost(msgspec.Struct):
+    """The lease has ended."""
+
+    lease: Lease
+
+
+class Ended(msgspec.Struct):
+    """The lease has ended so long ago that only the log still knows how."""
+
+    lease_id: str
+
+
+class Released(msgspec.Struct):
+    lease: Lease
+
+
+class Missing(msgspec.Struct):
+    """There is no such thing, or none that the caller may see."""
+
+    what: str  # intent, lease or attempt
+
+
+class Verdicts(msgspec.Struct):
+    """For each lease that a heartbeat listed: its remaining time, or why it is lost."""
+
+    rows: list[tuple[str, int, str | None]]  # id, remaining_ms, reason if lost
+    next_ms: int  # when the next heartbeat should come
+
+
+class TokenChecked(msgspec.Struct):
+    valid: bool
+    live_token: int | None
+
+
+class Leases(msgspec.Struct):
+    leases: list[Lease]
+    now_ms: int
+    more: bool
+
+
+class Queue(msgspec.Struct):
+    places: list[tuple[int, Waiter]]
+    now_ms: int
+
+
+class IntentSeen(msgspec.Struct):
+    intent: Intent
+
+
+class Intents(msgspec.Struct):
+    intents: list[Intent]
+    more: bool
+
+
+class Conflict(msgspec.Struct):
+    """The version is not the expected one."""
+
+    current_version: int
+
+
+class Exists(msgspec.Struct):
+    """The chosen id belongs to an intent that was created differently."""
+
+    intent_id: str
+
+
+class Stale(msgspec.Struct):
+    token: int
+    live_token: int | None
+
+
+class Logged(msgspec.Struct):
+    event: Event
+
+
+class Repeated(msgspec.Struct):
+    """The attempt logged its event before; the log has it."""
+
+    space: str
+    seq: int
+
+
+class AttemptReused(msgspec.Struct):
+    attempt: str
+
+
+class LimitReached(msgspec.Struct):
+    what: str
+    limit: int
+
+
+class BadPatch(msgspec.Struct):
+    index: int
+    message: str
+
+
+class TooLarge(msgspec.Struct):
+    what: str
+    limit: int
+
+
+class Done(msgspec.Struct):
+    """It is as was asked; there is nothing to show."""
+
+
+Answer = Any  # one of the above; each command's function says which
+
+
+class Reply(msgspec.Struct):
+    answer: Answer
+    after: int  # the batch that must be durable before anybody may learn of this
+    rev: int  # place among the commands of this term

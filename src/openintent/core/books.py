@@ -1,0 +1,169 @@
+"""What the ledger knows at this instant, and what has changed since the last batch.
+
+No rule lives here: only the shelves, and the two ways of writing on them (`keep`, `log`) that also note what the
+engine must store. Keys: a kind, a slash, names, and before a last part a tab, which no name can contain.
+"""
+
+from collections import OrderedDict
+from typing import Any
+
+import msgspec
+
+from openintent.core.answers import Answer, Reply
+from openintent.core.scopes import ScopeIndex
+from openintent.core.timers import Timers
+from openintent.model import Attempt, Cooldown, Event, Intent, Lease, Limits, Waiter
+
+
+class Line(msgspec.Struct):
+    """The waiters for one scope, in order of rank."""
+
+    scope: str
+    waiters: list[Waiter]
+
+
+class Space:
+    """All that is held, waited for or closed in one space."""
+
+    __slots__ = ("checkpoints", "cooldowns", "leases", "lines", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.leases: ScopeIndex[Lease] = ScopeIndex()
+        self.lines: ScopeIndex[Line] = ScopeIndex()
+        self.cooldowns: ScopeIndex[Cooldown] = ScopeIndex()
+        self.checkpoints: dict[str, Any] = {}
+
+    @property
+    def empty(self) -> bool:
+        return not (self.leases or self.lines or self.cooldowns or self.checkpoints)
+
+
+class Batch(msgspec.Struct):
+    """What one commit must store. A value of None deletes its key; `wiped` ranges go first."""
+
+    number: int
+    rev: int
+    token: int
+    seq: int
+    now_ms: int
+    changes: dict[str, Any]
+    wiped: list[tuple[str, str]]
+    events: list[Event]
+
+
+class Books:
+    def __init__(self, limits: Limits, *, term: int, token: int, seq: int, now_ms: int) -> None:
+        self.limits = limits
+        self.term = term
+        self.rev = 0
+        self.now_ms = now_ms
+        self.date_offset_ms = 0  # wall clock minus ledger time; for dates only
+        self.token = token
+        self.seq = seq
+        self.order = 0
+
+        self.spaces: dict[str, Space] = {}
+        self.leases: dict[str, Lease] = {}
+        self.ended: OrderedDict[str, Lease] = OrderedDict()
+        self.waiters: dict[str, Waiter] = {}
+        self.requests: dict[int, Waiter] = {}
+        self.attempts: dict[tuple[str, str], Attempt] = {}
+        self.intents: dict[str, Intent] = {}
+        self.held: dict[str, int] = {}  # leases by holder
+        self.waiting: dict[str, int] = {}  # waiters by holder
+        self.timers = Timers()
+
+        self.outbox: list[tuple[int, Reply]] = []  # answers to requests that waited
+        self.batch = 1  # the open one
+        self.written = 0  # the newest batch that stores anything
+        self.changes: dict[str, Any] = {}
+        self.wiped: list[tuple[str, str]] = []
+        self.events: list[Event] = []
+
+    # Looking
+
+    @property
+    def date_ms(self) -> int:
+        return self.now_ms + self.date_offset_ms
+
+    def space(self, name: str) -> Space:
+        found = self.spaces.get(name)
+        if found is None:
+            found = self.spaces[name] = Space(name)
+        return found
+
+    def remaining_ms(self, lease: Lease) -> int:
+        return max(0, lease.deadline_ms - self.now_ms)
+
+    def reply(self, answer: Answer, *, after: int | None = None) -> Reply:
+        """An answer that may leave after the given batch; by default after all that was written so far."""
+        return Reply(answer, self.written if after is None else after, self.rev)
+
+    # Writing
+
+    def keep(self, key: str, thing: Any) -> None:
+        """Have the engine store a thing, as it is when the batch is taken."""
+        self.changes[key] = thing
+        self.written = self.batch
+
+    def drop(self, key: str) -> None:
+        self.changes[key] = None
+        self.written = self.batch
+
+    def wipe(self, first: str, last: str) -> None:
+        """Delete a range. Nothing in it may be kept in the same batch before."""
+        self.wiped.append((first, last))
+        self.written = self.batch
+
+    def log(
+        self, kind: str, space: str, actor: str, *, payload: dict[str, Any] | None = None, lease: Lease | None = None
+    ) -> Event:
+        self.seq += 1
+        event = Event(self.seq, kind, space, actor, self.date_ms, payload, lease)
+        self.events.append(event)
+        self.written = self.batch
+        return event
+
+    def tidy(self, space: Space) -> None:
+        """Forget a space in which nothing is left: an idle one costs nothing."""
+        if space.empty:
+            self.spaces.pop(space.name, None)
+
+    def take_batch(self) -> Batch:
+        """Close the open batch and hand it over."""
+        changes = self.changes
+        for space, events in _by_space(self.events).items():
+            changes[event_key(space, events[-1].seq)] = events
+        taken = Batch(self.batch, self.rev, self.token, self.seq, self.now_ms, changes, self.wiped, self.events)
+        self.batch += 1
+        self.changes, self.wiped, self.events = {}, [], []
+        return taken
+
+
+def _by_space(events: list[Event]) -> dict[str, list[Event]]:
+    spaces: dict[str, list[Event]] = {}
+    for event in events:
+        spaces.setdefault(event.space, []).append(event)
+    return spaces
+
+
+def event_key(space: str, seq: int) -> str:
+    """Events are stored in chunks, each under the number of its last one."""
+    return f"v/{space}\t{seq:016x}"
+
+
+def patch_key(intent_id: str, version: int) -> str:
+    return f"p/{intent_id}\t{version:016x}"
+
+
+def attempt_key(holder: str, key: str) -> str:
+    return f"a/{holder}\t{key}"
+
+
+def cooldown_key(space: str, scope: str) -> str:
+    return f"d/{space}\t{scope}"
+
+
+def checkpoint_key(space: str, scope: str) -> str:
+    return f"c/{space}\t{scope}"

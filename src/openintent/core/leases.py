@@ -1,0 +1,353 @@
+"""Leases: acquire, renew, release, revoke, lapse, heartbeat.
+
+By the ledger's time overlapping leases of different agents are never alive together; a lease that ended never lives
+again; at its deadline a lease is already dead. What is not promised here: that the holder knows. It counts for
+itself, from when it sent its request (`trust.py`).
+"""
+
+from openintent.core import attempts, grants, waiting
+from openintent.core.answers import (
+    AttemptReused,
+    Done,
+    Ended,
+    Granted,
+    Held,
+    Leases,
+    LimitReached,
+    Lost,
+    Missing,
+    Queue,
+    Released,
+    Reply,
+    Seen,
+    TokenChecked,
+    Verdicts,
+)
+from openintent.core.books import Books, Space, checkpoint_key, cooldown_key
+from openintent.core.commands import (
+    Acquire,
+    CheckToken,
+    GetLease,
+    GiveUp,
+    Gone,
+    Heartbeat,
+    ListLeases,
+    ListQueue,
+    Progress,
+    Release,
+    Renew,
+    Revoke,
+)
+from openintent.core.values import fingerprint
+from openintent.model import Attempt, Checkpoint, Cooldown, Lease, LeaseEnd, intent_of
+
+# Acquiring
+
+
+def acquire(books: Books, command: Acquire) -> Reply:
+    ask = command.ask
+    if missing_intent(books, ask.space):
+        return books.reply(Missing("intent"))
+    print_ = b""
+    if command.attempt is not None:
+        print_ = fingerprint("lease", ask)
+        known = attempts.find(books, ask.holder, command.attempt)
+        if known is not None:
+            return _repeat(books, command, known, print_)
+        if attempts.full(books, command.attempt):
+            return books.reply(LimitReached("attempts", books.limits.attempts_max))
+    return _acquire_anew(books, command, print_)
+
+
+def _acquire_anew(books: Books, command: Acquire, print_: bytes) -> Reply:
+    ask = command.ask
+    space = books.spaces.get(ask.space)
+    if space is not None:
+        own = space.leases.get(ask.scope)
+        if own is not None and own.holder == ask.holder:
+            return _own_again(books, command, own, print_)
+        why = waiting.obstacle(books, space, ask, waiting.newcomer_rank(ask))
+        if why is not None:
+            if command.wait_ms > 0:
+                return waiting.enqueue(books, command, print_)
+            return books.reply(why, after=why.lease.batch if isinstance(why, Held) else None)
+    if books.held.get(ask.holder, 0) >= books.limits.leases_per_agent_max:
+        return books.reply(LimitReached("leases of this agent", books.limits.leases_per_agent_max))
+    lease = grants.grant(books, ask, command.lease_id, command.attempt)
+    attempts.remember(books, ask.holder, command.attempt, kind="lease", print_=print_, target=lease.id)
+    return books.reply(Granted(lease, 0, books.remaining_ms(lease)), after=lease.batch)
+
+
+def _own_again(books: Books, command: Acquire, own: Lease, print_: bytes) -> Reply:
+    """The agent already holds this very scope."""
+    remaining_ms = books.remaining_ms(own)
+    if not command.ask.reentrant:
+        return books.reply(Held(own, remaining_ms, 0, yours=True), after=own.batch)
+    holder, key = command.ask.holder, command.attempt
+    attempts.remember(books, holder, key, kind="lease", print_=print_, target=own.id)
+    attempts.expire(books, holder, key)
+    return books.reply(Granted(own, 0, remaining_ms), after=own.batch if key is None else None)
+
+
+def _repeat(books: Books, command: Acquire, known: Attempt, print_: bytes) -> Reply:
+    """The same attempt again: it acts no second time, and is told how things are now."""
+    if known.print != print_:
+        return books.reply(AttemptReused(known.key))
+    waiter = books.waiters.get(known.target)
+    if waiter is not None:
+        reply = waiting.attend(books, waiter, command)
+        waiting.pump(books, books.space(waiter.ask.space), waiter.ask.scope)
+        return reply
+    lease = books.leases.get(known.target)
+    if lease is not None:
+        return books.reply(Granted(lease, 0, books.remaining_ms(lease)), after=max(lease.batch, known.batch))
+    return _ended(books, known.target, command.ask.holder)
+
+
+def give_up(books: Books, command: GiveUp) -> Reply:
+    known = attempts.find(books, command.holder, command.attempt)
+    if known is None or known.kind != "lease":
+        return books.reply(Missing("attempt"))
+    waiter, lease = books.waiters.get(known.target), books.leases.get(known.target)
+    if waiter is not None and waiter.ask.space == command.space:
+        waiting.leave(books, waiter)
+    elif lease is not None and lease.space == command.space:
+        end(books, lease, status="released", reason="released", actor=command.holder)
+    elif waiter is not None or lease is not None:
+        return books.reply(Missing("attempt"))
+    return books.reply(Done())
+
+
+def gone(books: Books, command: Gone) -> Reply:
+    waiter = books.requests.get(command.request)
+    if waiter is not None:
+        waiting.step_away(books, waiter)
+    return books.reply(Done())
+
+
+# Holding
+
+
+def renew(books: Books, command: Renew) -> Reply:
+    lease = books.leases.get(command.lease_id)
+    if lease is None:
+        return _ended(books, command.lease_id, command.holder, command.space)
+    if lease.holder != command.holder or command.space not in (None, lease.space):
+        return books.reply(Missing("lease"))
+    _extend(books, lease, command.ttl_ms or lease.ttl_ms)
+    return books.reply(Seen(lease, books.remaining_ms(lease)), after=lease.batch)
+
+
+def _extend(books: Books, lease: Lease, ttl_ms: int) -> None:
+    """Promise more time. A renewal is written down only if a restart would otherwise give back less than promised."""
+    lease.deadline_ms = grants.promised_end_ms(lease, books.now_ms + ttl_ms)
+    lease.ttl_ms = ttl_ms
+    if ttl_ms > lease.ttl_ms_max:
+        lease.ttl_ms_max = ttl_ms
+        grants.keep(books, lease)
+
+
+def progress(books: Books, command: Progress) -> Reply:
+    """The work goes on, says its holder; and perhaps what the next one should know if it does not."""
+    lease = books.leases.get(command.lease_id)
+    if lease is None:
+        return _ended(books, command.lease_id, command.holder, command.space)
+    if lease.holder != command.holder or command.space not in (None, lease.space):
+        return books.reply(Missing("lease"))
+    if not command.keep_checkpoint:
+        room = books.limits.checkpoints_per_space_max
+        if command.checkpoint is not None and len(books.space(lease.space).checkpoints) >= room:
+            return books.reply(LimitReached("checkpoints in this space", room))
+        lease.checkpoint = command.checkpoint
+        grants.keep(books, lease)
+        books.log("task.progress", lease.space, lease.holder, payload=_progress_payload(lease))
+    if lease.progress_ms is not None:
+        lease.progress_end_ms = books.now_ms + lease.progress_ms
+    _extend(books, lease, lease.ttl_ms)
+    return books.reply(Seen(lease, books.remaining_ms(lease)), after=lease.batch)
+
+
+def _progress_payload(lease: Lease) -> dict[str, object]:
+    return {"lease_id": lease.id, "scope": lease.scope, "token": lease.token, "checkpoint": lease.checkpoint}
+
+
+def heartbeat(books: Books, command: Heartbeat) -> Reply:
+    """Renew exactly the leases that are listed: one whose holder forgot it must not live for ever."""
+    rows: list[tuple[str, int, str | None]] = []
+    after, shortest_ms = 0, books.limits.ttl_ms_default
+    for lease_id, token in command.held:
+        lease = books.leases.get(lease_id)
+        if lease is None or lease.holder != command.holder or lease.token != token:
+            lease = books.ended.get(lease_id)
+            known = lease is not None and lease.holder == command.holder and lease.token == token
+            rows.append((lease_id, 0, lease.ended_reason if known and lease is not None else "unknown"))
+            after = books.written
+            continue
+        _extend(books, lease, lease.ttl_ms)
+        rows.append((lease_id, books.remaining_ms(lease), None))
+        after = max(after, lease.batch)
+        shortest_ms = min(shortest_ms, lease.ttl_ms)
+    return books.reply(Verdicts(rows, shortest_ms // 3), after=after)
+
+
+# Ending
+
+
+def release(books: Books, command: Release) -> Reply:
+    """Give it back. Releasing what has already ended succeeds and changes nothing."""
+    lease = books.leases.get(command.lease_id)
+    if lease is None:
+        return _ended(books, command.lease_id, command.holder, command.space)
+    if lease.holder != command.holder or command.space not in (None, lease.space):
+        return books.reply(Missing("lease"))
+    end(books, lease, status="released", reason="released", actor=command.holder)
+    return books.reply(Released(lease), after=lease.batch)
+
+
+def revoke(books: Books, command: Revoke) -> Reply:
+    lease = books.leases.get(command.lease_id)
+    if lease is None:
+        return _ended(books, command.lease_id, None, command.space)
+    if command.space not in (None, lease.space):
+        return books.reply(Missing("lease"))
+    end(books, lease, status="revoked", reason="revoked", actor=command.actor, note=command.reason)
+    return books.reply(Seen(lease, 0), after=lease.batch)
+
+
+def lapse(books: Books, lease: Lease) -> None:
+    """Time took it."""
+    reason = "expired"
+    if lease.deadline_ms == lease.hold_end_ms:
+        reason = "max_hold"
+    elif lease.deadline_ms == lease.progress_end_ms:
+        reason = "no_progress"
+    books.rev += 1
+    end(books, lease, status="expired", reason=reason, actor=lease.holder)
+
+
+def end(books: Books, lease: Lease, *, status: str, reason: str, actor: str, note: str | None = None) -> None:
+    """However a lease ends, it ends here, once; then whoever waited for it may go."""
+    lease.status, lease.ended_reason, lease.ended_note = status, reason, note
+    lease.ended_at_ms = books.date_ms
+    space = books.space(lease.space)
+    space.leases.remove(lease.scope)
+    del books.leases[lease.id]
+    books.held[lease.holder] -= 1
+    if not books.held[lease.holder]:
+        del books.held[lease.holder]
+    books.timers.died(lease)
+    _write_end(books, lease, actor)
+    _hand_on(books, space, lease)
+    waiting.pump(books, space, lease.scope)
+    books.tidy(space)
+
+
+def _write_end(books: Books, lease: Lease, actor: str) -> None:
+    lease.batch = books.batch
+    books.drop(f"l/{lease.id}")
+    event = books.log("lease_released", lease.space, actor, lease=lease)
+    books.keep(f"e/{lease.id}", LeaseEnd(lease.space, event.seq))
+    attempts.expire(books, lease.holder, lease.attempt)
+    books.ended[lease.id] = lease
+    if len(books.ended) > books.limits.ended_kept_max:
+        books.ended.popitem(last=False)
+
+
+def _hand_on(books: Books, space: Space, lease: Lease) -> None:
+    """What a lease leaves behind: its note for the next holder, and perhaps a scope that stays closed for a while."""
+    if lease.checkpoint is not None:
+        space.checkpoints[lease.scope] = lease.checkpoint
+        books.keep(checkpoint_key(lease.space, lease.scope), Checkpoint(lease.checkpoint))
+    if lease.cooldown_ms and lease.status != "released":
+        until_ms = books.now_ms + lease.cooldown_ms
+        closed = Cooldown(space=lease.space, scope=lease.scope, holder=lease.holder, until_ms=until_ms)
+        closed.batch = books.batch
+        space.cooldowns.add(lease.scope, "", closed)
+        books.timers.add(closed)
+        books.keep(cooldown_key(lease.space, lease.scope), closed)
+
+
+def reopen(books: Books, closed: Cooldown) -> None:
+    """A cooldown is over."""
+    space = books.space(closed.space)
+    space.cooldowns.remove(closed.scope)
+    closed.over = True
+    books.drop(cooldown_key(closed.space, closed.scope))
+    books.rev += 1
+    waiting.pump(books, space, closed.scope)
+    books.tidy(space)
+
+
+def _ended(books: Books, lease_id: str, holder: str | None, space: str | None = None) -> Reply:
+    """An ended lease, if it is the caller's; one that memory no longer has is left to whoever can read the log."""
+    lease = books.ended.get(lease_id)
+    if lease is None:
+        return books.reply(Ended(lease_id))
+    if holder not in (None, lease.holder) or space not in (None, lease.space):
+        return books.reply(Missing("lease"))
+    return books.reply(Lost(lease), after=lease.batch)
+
+
+# Looking
+
+
+def check_token(books: Books, command: CheckToken) -> Reply:
+    space = books.spaces.get(command.space)
+    lease = None if space is None else space.leases.get(command.scope)
+    live = None if lease is None else lease.token
+    return books.reply(TokenChecked(live == command.token, live))
+
+
+def get_lease(books: Books, command: GetLease) -> Reply:
+    lease = books.leases.get(command.lease_id)
+    if lease is None:
+        return _ended(books, command.lease_id, None, command.space)
+    if command.space not in (None, lease.space):
+        return books.reply(Missing("lease"))
+    return books.reply(Seen(lease, books.remaining_ms(lease)), after=lease.batch)
+
+
+def list_leases(books: Books, command: ListLeases) -> Reply:
+    if command.space is not None and missing_intent(books, command.space):
+        return books.reply(Missing("intent"))
+    found = [lease for lease in _leases_of(books, command.space) if _wanted(lease, command)]
+    found.sort(key=lambda lease: lease.token)
+    page = found[: command.limit]
+    return books.reply(Leases(page, books.now_ms, len(found) > len(page)))
+
+
+def _leases_of(books: Books, space: str | None) -> list[Lease]:
+    if space is None:
+        return list(books.leases.values())
+    known = books.spaces.get(space)
+    return [] if known is None else list(known.leases)
+
+
+def _wanted(lease: Lease, command: ListLeases) -> bool:
+    return (
+        command.scope in (None, lease.scope)
+        and command.holder in (None, lease.holder)
+        and lease.token > command.after_token
+    )
+
+
+def list_queue(books: Books, command: ListQueue) -> Reply:
+    if missing_intent(books, command.space):
+        return books.reply(Missing("intent"))
+    space = books.spaces.get(command.space)
+    lines = [] if space is None else [line for line in space.lines if command.scope in (None, line.scope)]
+    places = [place for line in lines for place in enumerate(line.waiters, start=1)]
+    return books.reply(Queue(places, books.now_ms))
+
+
+def missing_intent(books: Books, space: str) -> bool:
+    """Whether this is the space of an intent that does not exist."""
+    intent_id = intent_of(space)
+    return intent_id is not None and intent_id not in books.intents
+
+
+def live_lease_with(space: Space | None, *, holder: str, token: int) -> Lease | None:
+    """The agent's own live lease in this space that carries the token."""
+    if space is None:
+        return None
+    return next((lease for lease in space.leases.owned(holder) if lease.token == token), None)

@@ -1,0 +1,157 @@
+"""Scopes: what a name covers, and which of many names overlap one.
+
+`*` covers every scope; `p/**` covers `p` and everything that starts with `p/`; any other name covers only itself.
+Nothing else is special. Two scopes overlap when either covers the other. The index answers in O(depth) of the
+name, however many scopes it holds.
+"""
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from openintent.model import Limits
+
+T = TypeVar("T")
+
+EVERYTHING = "*"
+BELOW = "/**"
+
+
+def problem(scope: str, limits: Limits) -> str | None:
+    """What is wrong with this name, or None."""
+    if not 1 <= len(scope) <= limits.scope_chars_max:
+        return f"a scope has 1 to {limits.scope_chars_max} characters"
+    if not scope.isprintable():
+        return "a scope has no control characters"
+    if scope.count("/") >= limits.scope_segments_max:
+        return f"a scope has at most {limits.scope_segments_max} segments"
+    return None
+
+
+def split(scope: str) -> tuple[str, bool]:
+    """The path that a scope stands at, and whether it covers what is below."""
+    if scope == EVERYTHING:
+        return "", True
+    if scope.endswith(BELOW) and len(scope) > len(BELOW):
+        return scope[: -len(BELOW)], True
+    return scope, False
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """The paths above this one, the root (which is "") last."""
+    cut = path.rfind("/")
+    while cut > 0:
+        path = path[:cut]
+        yield path
+        cut = path.rfind("/")
+    yield ""
+
+
+def covers(outer: str, inner: str) -> bool:
+    path, wide = split(outer)
+    if not wide:
+        return outer == inner
+    inner_path, _ = split(inner)
+    if not path:
+        return True
+    return inner_path == path or inner_path.startswith(path + "/")
+
+
+def overlap(one: str, other: str) -> bool:
+    return covers(one, other) or covers(other, one)
+
+
+class ScopeIndex(Generic[T]):
+    """Items by scope, one for each scope, each with an owner; answers which of them overlap a scope."""
+
+    __slots__ = ("_below", "_items", "_wide")
+
+    def __init__(self) -> None:
+        self._items: dict[str, tuple[str, T]] = {}  # scope -> owner, item
+        self._wide: dict[str, tuple[str, T]] = {}  # path -> the item that covers all below it
+        self._below: dict[str, dict[str, dict[str, T]]] = {}  # path -> owner -> scope -> item strictly below it
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return (item for _, item in self._items.values())
+
+    def owned(self, owner: str) -> Iterator[T]:
+        """The items of one owner."""
+        yield from self._below.get("", {}).get(owner, {}).values()
+        everything = self._wide.get("")
+        if everything is not None and everything[0] == owner:
+            yield everything[1]
+
+    def get(self, scope: str) -> T | None:
+        found = self._items.get(scope)
+        return None if found is None else found[1]
+
+    def add(self, scope: str, owner: str, item: T) -> None:
+        assert scope not in self._items, scope
+        path, wide = split(scope)
+        self._items[scope] = (owner, item)
+        if wide:
+            self._wide[path] = (owner, item)
+        if path:
+            for above in ancestors(path):
+                self._below.setdefault(above, {}).setdefault(owner, {})[scope] = item
+
+    def remove(self, scope: str) -> None:
+        owner, _ = self._items.pop(scope)
+        path, wide = split(scope)
+        if wide:
+            del self._wide[path]
+        if path:
+            for above in ancestors(path):
+                self._forget(above, owner, scope)
+
+    def _forget(self, above: str, owner: str, scope: str) -> None:
+        owners = self._below[above]
+        scopes = owners[owner]
+        del scopes[scope]
+        if not scopes:
+            del owners[owner]
+            if not owners:
+                del self._below[above]
+
+    def other(self, scope: str, owner: str) -> T | None:
+        """One item that overlaps this scope and belongs to another owner."""
+        path, wide = split(scope)
+        at = self._items.get(path) if path else None
+        if at is not None and at[0] != owner:
+            return at[1]
+        if self._wide:
+            found = self._wide_other(path, owner)
+            if found is not None:
+                return found
+        return self._below_other(path, owner) if wide else None
+
+    def _wide_other(self, path: str, owner: str) -> T | None:
+        found = self._wide.get(path)
+        if found is not None and found[0] != owner:
+            return found[1]
+        for above in ancestors(path):
+            found = self._wide.get(above)
+            if found is not None and found[0] != owner:
+                return found[1]
+        return None
+
+    def _below_other(self, path: str, owner: str) -> T | None:
+        for other, scopes in self._below.get(path, {}).items():
+            if other != owner:
+                return next(iter(scopes.values()))
+        return None
+
+    def overlapping(self, scope: str) -> Iterator[T]:
+        """Every item that overlaps this scope, each once."""
+        path, wide = split(scope)
+        if path in self._items and not split(path)[1]:
+            yield self._items[path][1]
+        if self._wide:
+            for at in dict.fromkeys((path, *ancestors(path))):
+                if at in self._wide:
+                    yield self._wide[at][1]
+        if wide:
+            for scopes in self._below.get(path, {}).values():
+                yield from scopes.values()

@@ -1,0 +1,73 @@
+"""One heap of everything that falls due, with lazy deadlines.
+
+A deadline that moves later costs nothing: the old entry pops, sees that its thing is due later, and goes back in.
+Only one that moves earlier needs a new entry. Entries of things that died stay until they pop, or until they are
+so many that the heap is rebuilt without them; either way the work is paid for by what put them there.
+"""
+
+import heapq
+from typing import Final, Protocol
+
+from openintent.model import DEAD
+
+NEVER: Final = 1 << 62
+LITTER_MIN: Final = 1_024  # below this many dead entries a rebuild is not worth its walk
+
+
+class Timed(Protocol):
+    timer_ms: int  # where its valid entry stands
+
+    @property
+    def due_ms(self) -> int: ...
+
+
+class Timers:
+    __slots__ = ("_heap", "_litter", "_n")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Timed]] = []
+        self._n = 0  # ties go in the order of entry, and things need no order of their own
+        self._litter = 0
+
+    @property
+    def next_ms(self) -> int:
+        """No thing falls due before this instant."""
+        return self._heap[0][0] if self._heap else NEVER
+
+    def add(self, thing: Timed) -> None:
+        """Watch a thing, or note that it is due earlier than before."""
+        due_ms = thing.due_ms
+        if thing.timer_ms == DEAD or due_ms < thing.timer_ms:
+            self._push(thing, due_ms)
+
+    def died(self, thing: Timed) -> None:
+        """A watched thing will never be due again."""
+        self._litter += thing.timer_ms != DEAD
+        if self._litter > LITTER_MIN and self._litter * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if self._valid(entry)]
+            heapq.heapify(self._heap)
+            self._litter = 0
+
+    def pop_due(self, now_ms: int) -> Timed | None:
+        """The next thing that is due by now, or None."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            entry = heapq.heappop(self._heap)
+            thing = entry[2]
+            if not self._valid(entry):
+                continue
+            due_ms = thing.due_ms
+            thing.timer_ms = DEAD
+            if due_ms <= now_ms:
+                return thing
+            self._push(thing, due_ms)
+        return None
+
+    def _push(self, thing: Timed, due_ms: int) -> None:
+        self._n += 1
+        thing.timer_ms = due_ms
+        heapq.heappush(self._heap, (due_ms, self._n, thing))
+
+    @staticmethod
+    def _valid(entry: tuple[int, int, Timed]) -> bool:
+        at_ms, _, thing = entry
+        return thing.timer_ms == at_ms and thing.due_ms != DEAD

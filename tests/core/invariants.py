@@ -1,0 +1,185 @@
+"""What must be true of a ledger after every step, said as plainly as possible."""
+
+from collections import Counter
+from itertools import combinations, pairwise
+from typing import Any
+
+import msgspec
+from world import World
+
+from openintent.core.books import Books
+from openintent.core.ledger import Ledger
+from openintent.core.scopes import ScopeIndex, overlap
+from openintent.core.values import weigh
+from openintent.model import DEAD, Event, Lease, Waiter
+
+RUNTIME = {
+    "Lease": {"batch", "timer_ms", "ttl_ms", "progress_end_ms"},
+    "Waiter": {"request", "arrived_ms", "until_ms", "passed_ms", "gone_ms", "left", "batch", "timer_ms"},
+    "Attempt": {"batch", "timer_ms"},
+    "Cooldown": {"batch", "timer_ms"},
+    "Intent": {"batch"},
+}
+
+
+def check_all(world: World) -> None:
+    books = world.books
+    check_exclusion(books)
+    check_story(books, story(world))
+    check_nobody_waits_in_vain(books)
+    check_requests(books)
+    check_counts(books)
+    check_spaces(books)
+    check_timers(books)
+    check_attempts(books)
+    assert all(intent.state_bytes == weigh(intent.state) for intent in books.intents.values())
+
+
+def story(world: World) -> list[Event]:
+    """Every event that the present is made of, durable or not yet."""
+    return world.log + [event for taken in world.in_flight for event in taken.batch.events] + world.books.events
+
+
+def check_exclusion(books: Books) -> None:
+    for one, other in combinations(books.leases.values(), 2):
+        if one.space == other.space and overlap(one.scope, other.scope):
+            assert one.holder == other.holder, (one, other)
+            assert one.scope != other.scope, (one, other)
+
+
+def check_story(books: Books, events: list[Event]) -> None:
+    """The log has no gaps, tokens rise, and a lease begins once, ends once, and is alive in between."""
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert books.seq == len(events)
+    begun = [event.lease for event in events if event.type == "lease_acquired"]
+    ended = [event.lease for event in events if event.type == "lease_released"]
+    assert all(one.token < other.token for one, other in pairwise(begun))
+    assert books.token >= max((lease.token for lease in begun), default=0)
+    assert len({lease.id for lease in begun}) == len(begun)
+    assert len({lease.id for lease in ended}) == len(ended)
+    assert {lease.id for lease in begun} - {lease.id for lease in ended} == set(books.leases)
+    assert {lease.id for lease in ended} <= {lease.id for lease in begun}
+
+
+def check_nobody_waits_in_vain(books: Books) -> None:
+    """Whoever is present, with nothing in the way and nobody in line ahead, has been granted."""
+    for waiter in books.waiters.values():
+        if waiter.request:
+            assert in_the_way(books, waiter), waiter
+
+
+def in_the_way(books: Books, waiter: Waiter) -> list[Any]:
+    ask = waiter.ask
+    leases = [
+        lease
+        for lease in books.leases.values()
+        if lease.space == ask.space
+        and (lease.scope == ask.scope or (lease.holder != ask.holder and overlap(lease.scope, ask.scope)))
+    ]
+    closed = [
+        cooldown
+        for space in books.spaces.values()
+        for cooldown in space.cooldowns
+        if cooldown.space == ask.space and overlap(cooldown.scope, ask.scope)
+    ]
+    ahead = [
+        other
+        for other in books.waiters.values()
+        if other.ask.space == ask.space
+        and (other.ask.scope == ask.scope or other.ask.holder != ask.holder)
+        and overlap(other.ask.scope, ask.scope)
+        and other.rank < waiter.rank
+        and (other.request or other.passed_ms)
+    ]
+    return leases + closed + ahead
+
+
+def check_requests(books: Books) -> None:
+    assert books.requests == {waiter.request: waiter for waiter in books.waiters.values() if waiter.request}
+    for waiter in books.waiters.values():
+        assert not waiter.left
+        assert waiter.request or waiter.gone_ms, "neither here nor on the way out"
+        assert waiter.request or waiter.attempt is not None, "absent, without an attempt"
+
+
+def check_counts(books: Books) -> None:
+    assert books.held == Counter(lease.holder for lease in books.leases.values())
+    assert books.waiting == Counter(waiter.ask.holder for waiter in books.waiters.values())
+    assert all(lease.status == "active" and key == lease.id for key, lease in books.leases.items())
+    assert all(lease.status != "active" for lease in books.ended.values())
+    assert not books.leases.keys() & books.ended.keys()
+
+
+def check_spaces(books: Books) -> None:
+    for name, space in books.spaces.items():
+        assert name == space.name
+        assert not space.empty, name
+        assert all(line.waiters for line in space.lines)
+        for line in space.lines:
+            assert [waiter.rank for waiter in line.waiters] == sorted(waiter.rank for waiter in line.waiters)
+        assert same_index(space.leases, lambda lease: (lease.scope, lease.holder))
+        assert same_index(space.lines, lambda line: (line.scope, ""))
+        assert same_index(space.cooldowns, lambda closed: (closed.scope, ""))
+    placed = {waiter.ticket for space in books.spaces.values() for line in space.lines for waiter in line.waiters}
+    assert placed == set(books.waiters)
+    assert {lease.id for space in books.spaces.values() for lease in space.leases} == set(books.leases)
+
+
+def same_index(index: ScopeIndex[Any], names: Any) -> bool:
+    """Whether an index holds just what it would if its content had been added anew."""
+    fresh: ScopeIndex[Any] = ScopeIndex()
+    for item in index:
+        fresh.add(*names(item), item)
+    return (index._items, index._wide, index._below) == (fresh._items, fresh._wide, fresh._below)
+
+
+def check_timers(books: Books) -> None:
+    """Nothing that is over is still there, and whatever will be over has a timer in time."""
+    closed = [cooldown for space in books.spaces.values() for cooldown in space.cooldowns]
+    mortal = [attempt for attempt in books.attempts.values() if attempt.until_ms]
+    for thing in [*books.leases.values(), *closed, *mortal]:
+        assert thing.due_ms > books.now_ms, thing
+    for thing in [*books.leases.values(), *closed, *mortal, *books.waiters.values()]:
+        assert DEAD < thing.timer_ms <= thing.due_ms, thing
+        assert books.timers.next_ms <= thing.timer_ms
+    for lease in books.leases.values():
+        assert lease.hold_end_ms is None or lease.deadline_ms <= lease.hold_end_ms
+        assert lease.ttl_ms_max >= lease.ttl_ms
+
+
+def check_attempts(books: Books) -> None:
+    """A waiter or lease that was made by an attempt can be found by it."""
+    made: list[Lease | Waiter] = [*books.leases.values(), *books.waiters.values()]
+    for thing in made:
+        if thing.attempt is not None:
+            holder = thing.holder if isinstance(thing, Lease) else thing.ask.holder
+            known = books.attempts[holder, thing.attempt]
+            assert known.target == (thing.id if isinstance(thing, Lease) else thing.ticket)
+            assert known.until_ms == 0
+
+
+# Rebuilding
+
+
+def durable_part(ledger: Ledger) -> dict[str, Any]:
+    """What of the books a new term must have, whatever happens."""
+    books = ledger.books
+    waiters = [waiter for waiter in books.waiters.values() if waiter.attempt is not None]
+    return {
+        "leases": {lease.id: shown(lease) for lease in books.leases.values()},
+        "waiters": {waiter.ticket: shown(waiter) for waiter in waiters},
+        "attempts": {key: shown(attempt) for key, attempt in books.attempts.items()},
+        "intents": {intent.id: shown(intent) for intent in books.intents.values()},
+        "cooldowns": {
+            (closed.space, closed.scope): shown(closed) for space in books.spaces.values() for closed in space.cooldowns
+        },
+        "checkpoints": {
+            (space.name, scope): value for space in books.spaces.values() for scope, value in space.checkpoints.items()
+        },
+        "counters": (books.token, books.seq, books.now_ms),
+    }
+
+
+def shown(thing: Any) -> dict[str, Any]:
+    hidden = RUNTIME[type(thing).__name__]
+    return {key: value for key, value in msgspec.structs.asdict(thing).items() if key not in hidden}

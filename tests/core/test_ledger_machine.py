@@ -1,0 +1,259 @@
+"""Agents, time, crashes and clean stops in any order: whatever happens, the promises hold.
+
+`real_ms` is the time that agents live in. It never goes back; ledger time does when a crash loses what was not yet
+durable. A promise is made when a reply may leave, which is when its batch is durable.
+"""
+
+import invariants
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from world import SPACE, World
+
+from openintent.core import commands
+from openintent.core.answers import Granted, IntentSeen, Queued, Reply, Seen
+from openintent.core.scopes import overlap
+from openintent.core.timers import NEVER
+
+INTENT = "intent:i1"
+LONG = "long" * 1_000  # a state of two of them is kept as patches
+
+agents = st.sampled_from(["ann", "bob", "cid"])
+scopes = st.sampled_from(["x", "x", "x/y", "x/**", "x/y/**", "*", "z"])
+spaces = st.sampled_from([SPACE, SPACE, INTENT])
+keys = st.sampled_from([None, "t1", "t2", "t3"])
+waits_ms = st.sampled_from([0, 0, 200, 2_000, 10_000])
+ttls_ms = st.sampled_from([100, 1_000, 3_000])
+wishes = st.fixed_dictionaries(
+    {},
+    optional={
+        "priority": st.just(1),
+        "reentrant": st.just(True),
+        "cooldown_ms": st.sampled_from([500, 4_000]),
+        "max_hold_ms": st.sampled_from([300, 2_500]),
+        "progress_ms": st.sampled_from([150, 800]),
+    },
+)
+paths = st.sampled_from(["x", "x/y", "z", "big"])
+texts = st.sampled_from(["", "short", LONG])
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.real_ms = 0
+        self.asked: list[tuple[tuple, dict]] = []  # acquires with an attempt, to be repeated
+        self.seen: dict[str, tuple[str, int]] = {}  # every lease that was ever granted: holder and token
+        self.pending: list[tuple[int, str, int]] = []  # batch, lease and its end, for replies that may not leave yet
+        self.promised: dict[str, int] = {}  # until when, in real time, its holder may believe in a lease
+        self.deadlines: dict[str, int] = {}
+        self.told = 0
+        assert isinstance(self.world.create("i1"), IntentSeen)
+        self.world.commit()
+
+    # What agents do
+
+    @rule(holder=agents, scope=scopes, space=spaces, ttl=ttls_ms, wait=waits_ms, attempt=keys, wish=wishes)
+    def acquire(self, holder, scope, space, ttl, wait, attempt, wish):
+        asked = (holder, scope), {"space": space, "ttl_ms": ttl, "attempt": attempt, **wish}
+        if attempt is not None:
+            self.asked.append(asked)
+        self._acquire(asked, wait)
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data(), wait=waits_ms)
+    def acquire_again(self, data, wait):
+        self._acquire(data.draw(st.sampled_from(self.asked)), wait)
+
+    def _acquire(self, asked, wait):
+        (holder, scope), words = asked
+        answer = self.world.acquire(holder, scope, wait_ms=wait, **words)
+        if isinstance(answer, Granted):
+            assert (answer.lease.holder, answer.lease.scope) == (holder, scope)
+        assert not isinstance(answer, Queued) or wait or words["attempt"] is not None
+        self._listen()
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data(), holder=agents, ttl=st.sampled_from([None, None, 100, 5_000]))
+    def renew(self, data, holder, ttl):
+        lease, owner = self._any_lease(data)
+        live = lease in self.world.books.leases and holder == owner
+        answer = self.world.renew(lease, holder, ttl_ms=ttl)
+        assert not isinstance(answer, Seen) or live
+        self._listen()
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data(), holder=agents)
+    def release(self, data, holder):
+        self.world.release(self._any_lease(data)[0], holder)
+        self._listen()
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data())
+    def release_ones_own(self, data):
+        self.world.release(*self._any_lease(data))
+        self._listen()
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data())
+    def revoke(self, data):
+        self.world.revoke(self._any_lease(data)[0])
+        self._listen()
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data(), note=st.sampled_from([{}, {"checkpoint": {"done": 1}}, {"checkpoint": None}]))
+    def progress(self, data, note):
+        self.world.progress(*self._any_lease(data), **note)
+        self._listen()
+
+    @rule(holder=agents, strange=st.sampled_from([[], [("nowhere", 1)]]))
+    def heartbeat(self, holder, strange):
+        held = [(lease, token) for lease, (owner, token) in self.seen.items() if owner == holder]
+        answer = self.world.heartbeat(holder, held + strange)
+        for lease, remaining_ms, reason in answer.rows:
+            assert (reason is None) == (lease in self.world.books.leases)
+            if reason is None:
+                self._hear(self.world.last, lease, remaining_ms)
+        self._listen()
+
+    @rule(holder=agents, attempt=keys.filter(bool), space=spaces)
+    def give_up(self, holder, attempt, space):
+        self.world.give_up(holder, attempt, space)
+        self._listen()
+
+    @precondition(lambda self: self.world.books.requests)
+    @rule(data=st.data())
+    def disconnect(self, data):
+        self.world.gone(data.draw(st.sampled_from(sorted(self.world.books.requests))))
+        self._listen()
+
+    @rule(holder=agents, attempt=keys, path=paths, text=texts, op=st.sampled_from(["set", "append", "remove"]))
+    def patch(self, holder, attempt, path, text, op):
+        before = self.world.books.intents["i1"].version
+        self.world.patch("i1", (op, path, text), actor=holder, attempt=attempt)
+        if self.world.books.intents["i1"].version > before:
+            for lease in self.world.books.leases.values():
+                assert lease.holder == holder or lease.space != INTENT or not overlap(lease.scope, f"{path}/**")
+        self._listen()
+
+    @rule(holder=agents, attempt=keys, status=st.sampled_from(["active", "blocked"]))
+    def set_status(self, holder, attempt, status):
+        self.world.do(commands.SetStatus(intent_id="i1", actor=holder, status=status, attempt=attempt))
+        self._listen()
+
+    @rule(holder=agents, attempt=keys, space=spaces)
+    def log_event(self, holder, attempt, space):
+        self.world.do(commands.LogEvent(space=space, actor=holder, type="note", payload={}, attempt=attempt))
+        self._listen()
+
+    # What happens to them
+
+    @rule(ms=st.sampled_from([0, 1, 49, 50, 100, 500, 1_000, 5_000, 600_000]))
+    def advance(self, ms):
+        self.real_ms += ms
+        self.world.now_ms += ms
+        self.world.do(commands.Tick())
+        self._listen()
+
+    @precondition(lambda self: self.world.ledger.due_ms() != NEVER)
+    @rule(short_ms=st.sampled_from([0, 0, 1]))
+    def advance_to_what_is_due(self, short_ms):
+        self.advance(max(0, self.world.ledger.due_ms() - self.world.now_ms - short_ms))
+
+    @rule()
+    def take(self):
+        self.world.take()
+
+    @rule()
+    def commit(self):
+        self.world.commit()
+        self._replies_leave()
+
+    @rule()
+    def arrive(self):
+        self.world.arrive()
+        self._replies_leave()
+
+    @rule(down_ms=st.sampled_from([0, 100, 10_000]))
+    def crash(self, down_ms):
+        self.world.crash()
+        self._new_term(down_ms)
+        for lease in self.world.books.leases.values():
+            assert lease.deadline_ms <= self.world.now_ms + lease.ttl_ms_max
+
+    @rule(down_ms=st.sampled_from([0, 100, 10_000]))
+    def stop(self, down_ms):
+        exact = {lease.id: lease.deadline_ms for lease in self.world.books.leases.values()}
+        self.world.stop()
+        self._new_term(down_ms)
+        assert {lease.id: lease.deadline_ms for lease in self.world.books.leases.values()} == exact
+
+    def _new_term(self, down_ms):
+        self.real_ms += down_ms
+        self.pending.clear()
+        self.deadlines.clear()
+        self.told = len(self.world.log)
+        for waiter in self.world.books.waiters.values():
+            assert waiter.attempt is not None
+
+    @rule()
+    def rebuild_from_the_store(self):
+        """When all is durable, the store says the same as the books."""
+        self.world.take(farewell=True)
+        self.world.arrive()
+        self._replies_leave()
+        assert invariants.durable_part(self.world.rebuilt()) == invariants.durable_part(self.world.ledger)
+        self.world.head.farewell = False
+
+    # What they learn
+
+    def _any_lease(self, data):
+        lease = data.draw(st.sampled_from(sorted(self.seen)))
+        return lease, self.seen[lease][0]
+
+    def _listen(self):
+        """Note what the replies of this step promise, and hold the ends in it against what was promised before."""
+        self._check_ends()
+        for reply in [self.world.last, *(reply for _, reply in self.world.answers)]:
+            if isinstance(reply.answer, Granted | Seen) and reply.answer.lease.status == "active":
+                self._hear(reply, reply.answer.lease.id, reply.answer.remaining_ms)
+        self.world.answers.clear()
+
+    def _hear(self, reply: Reply, lease_id: str, remaining_ms: int) -> None:
+        lease = self.world.books.leases.get(lease_id)
+        if lease is not None:
+            assert reply.after >= lease.batch
+            self.seen[lease_id] = (lease.holder, lease.token)
+        self.pending.append((reply.after, lease_id, self.real_ms + remaining_ms))
+        self._replies_leave()
+
+    def _replies_leave(self):
+        for _, lease, until_ms in [kept for kept in self.pending if kept[0] <= self.world.durable]:
+            self.promised[lease] = max(self.promised.get(lease, 0), until_ms)
+        self.pending = [kept for kept in self.pending if kept[0] > self.world.durable]
+
+    def _check_ends(self):
+        events = invariants.story(self.world)
+        for event in events[self.told :]:
+            if event.type == "lease_released" and event.lease.status == "expired":
+                assert self.real_ms >= self.promised.get(event.lease.id, 0), "ended before the promised time"
+        self.told = len(events)
+
+    @invariant()
+    def the_books_are_in_order(self):
+        invariants.check_all(self.world)
+
+    @invariant()
+    def what_was_acknowledged_is_still_known(self):
+        ended = {event.lease.id for event in invariants.story(self.world) if event.type == "lease_released"}
+        assert set(self.promised) <= ended | set(self.world.books.leases)
+
+    @invariant()
+    def no_deadline_moves_earlier(self):
+        live = {lease.id: lease.deadline_ms for lease in self.world.books.leases.values()}
+        for lease, deadline_ms in live.items():
+            assert deadline_ms >= self.deadlines.get(lease, 0)
+        self.deadlines = live
+
+
+TestLedger = LedgerMachine.TestCase

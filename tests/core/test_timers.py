@@ -1,0 +1,106 @@
+"""The heap with lazy deadlines against a list that is searched from end to end."""
+
+from unittest import mock
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openintent.core import timers
+from openintent.core.timers import NEVER, Timers
+from openintent.model import DEAD
+
+instants = st.integers(0, 40)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("watch"), instants, st.just(0)),
+        st.tuples(st.just("move"), instants, st.integers(0, 9)),
+        st.tuples(st.just("kill"), st.just(0), st.integers(0, 9)),
+        st.tuples(st.just("pop"), instants, st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+class Thing:
+    def __init__(self, due_ms: int) -> None:
+        self.due_ms = due_ms
+        self.timer_ms = DEAD
+
+
+def popped(heap: Timers, now_ms: int) -> list[Thing]:
+    found = []
+    while (thing := heap.pop_due(now_ms)) is not None:
+        found.append(thing)
+    return found
+
+
+@given(steps)
+def test_whatever_is_due_pops_once_and_nothing_else_does(steps):
+    with mock.patch.object(timers, "LITTER_MIN", 2):
+        heap, alive = Timers(), []
+        for verb, at_ms, which in steps:
+            thing = alive[which % len(alive)] if alive else None
+            if verb == "watch":
+                alive.append(Thing(at_ms))
+                heap.add(alive[-1])
+            elif verb == "move" and thing is not None:
+                thing.due_ms = at_ms
+                heap.add(thing)
+            elif verb == "kill" and thing is not None:
+                alive.remove(thing)
+                thing.due_ms = DEAD
+                heap.died(thing)
+            elif verb == "pop":
+                due = [thing for thing in alive if thing.due_ms <= at_ms]
+                alive = [thing for thing in alive if thing.due_ms > at_ms]
+                found = popped(heap, at_ms)
+                assert len(found) == len(due)
+                assert set(found) == set(due)
+            assert heap.next_ms <= min((thing.due_ms for thing in alive), default=NEVER)
+        assert set(popped(heap, NEVER)) == set(alive)
+        assert heap.next_ms == NEVER
+
+
+def test_a_deadline_that_moves_later_costs_nothing():
+    heap, thing = Timers(), Thing(10)
+    heap.add(thing)
+    for due_ms in range(11, 100):
+        thing.due_ms = due_ms
+        heap.add(thing)
+    assert len(heap._heap) == 1
+    assert heap.pop_due(98) is None
+    assert heap.pop_due(99) is thing
+
+
+def test_a_deadline_that_moves_earlier_is_kept():
+    heap, thing = Timers(), Thing(100)
+    heap.add(thing)
+    thing.due_ms = 10
+    heap.add(thing)
+    assert heap.next_ms == 10
+    assert popped(heap, 200) == [thing]
+
+
+def test_what_is_equally_due_goes_in_the_order_it_came():
+    heap, things = Timers(), [Thing(10) for _ in range(5)]
+    for thing in things:
+        heap.add(thing)
+    assert popped(heap, 10) == things
+
+
+def test_the_dead_do_not_pile_up():
+    heap = Timers()
+    for _ in range(10 * timers.LITTER_MIN):
+        thing = Thing(1_000)
+        heap.add(thing)
+        thing.due_ms = DEAD
+        heap.died(thing)
+    assert len(heap._heap) <= timers.LITTER_MIN + 1
+
+
+def test_what_has_popped_is_no_litter_when_it_dies():
+    heap, thing = Timers(), Thing(1)
+    heap.add(thing)
+    assert heap.pop_due(1) is thing
+    heap.died(thing)
+    assert heap._litter == 0

@@ -1,0 +1,367 @@
+"""Apply, commit, reply.
+
+Every request that has arrived is applied at once; all that changed is committed as one batch, and while that batch is
+on its way newcomers gather in the next one. A parcel (a reply that is ready) leaves when the batch it depends on is
+durable; one that depends on nothing new, such as the renewal of a lease that is already durable, leaves at once, so
+that a slow disk kills no holder.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from typing import Final, Protocol
+
+from openintent import records
+from openintent.clock import LedgerClock, boot_ms, wall_ms
+from openintent.core.answers import Queued, Reply
+from openintent.core.books import Batch
+from openintent.core.commands import Acquire, Command, Gone, Tick
+from openintent.core.ledger import LOADED_KINDS, Ledger
+from openintent.engines.base import Change, Delete, DeleteRange, Deposed, Engine, Head, Put
+from openintent.errors import EngineError, EngineUnavailable
+from openintent.grantor.feed import Feed
+from openintent.grantor.history import History
+from openintent.grantor.leadership import Leadership
+from openintent.model import DEAD, Farewell, Limits
+
+log = logging.getLogger("openintent.grantor")
+
+TURN_MS_MAX: Final = 250  # the loop turns at least this often, so that ledger time keeps up
+BEAT_MS: Final = 5_000  # ledger time is written down at least this often
+RETRY_S_MIN: Final = 0.1
+RETRY_S_MAX: Final = 2.0
+OUTCOME_PATIENCE_S: Final = 10.0
+SCAN_LIMIT: Final = 10_000
+
+
+class Refusal(Enum):
+    UNAVAILABLE = "unavailable"  # nothing happened
+    OUTCOME_UNKNOWN = "outcome_unknown"  # it may have happened
+
+
+class NotServing(Exception):
+    """There is no grantor here at present; nothing happened."""
+
+
+class Parcel(Protocol):
+    """A reply that is ready to leave."""
+
+    def send(self) -> None: ...
+
+    def refuse(self, refusal: Refusal) -> None: ...
+
+
+class Waiting(Protocol):
+    """An open request that waits for its answer."""
+
+    def answer(self, reply: Reply) -> None: ...
+
+    def refuse(self, refusal: Refusal) -> None: ...
+
+
+class Grantor:
+    """One process's part: a candidate at first, then the one writer until it stops or a commit fails."""
+
+    def __init__(
+        self, engine: Engine, limits: Limits, *, member: str, boot_clock_ms: Callable[[], int] = boot_ms
+    ) -> None:
+        self._engine = engine
+        self._limits = limits
+        self._boot_ms = boot_clock_ms
+        self._leadership = Leadership(engine, member=member)
+        self.feed = Feed()
+        self.history = History(engine)
+        self.serving = False
+        self.term = 0
+        self._stopping = False
+        self._requests = 0
+        self._waiting: dict[int, Waiting] = {}
+        self._parcels: dict[int, list[Parcel]] = {}
+        self._durable = 0
+        self._work = asyncio.Event()
+        self._committer: asyncio.Task[None] | None = None
+        self._alarm_ms = DEAD
+
+    # Life
+
+    async def start(self) -> None:
+        """Become the writer and begin to serve; raises what the engine raises if it cannot."""
+        await self._begin_term(await self._leadership.take_over())
+        self._committer = asyncio.create_task(self._commit_forever())
+
+    async def stop(self) -> None:
+        """End the term cleanly: what was acknowledged stays so, and the next term knows the exact deadlines."""
+        self.hang_up()
+        self._stopping = True
+        self._work.set()
+        if self._committer is not None:
+            await self._committer
+        if self.serving:
+            self._alarm.cancel()
+            await self._say_farewell()
+        self.serving = False
+        self.feed.close()
+
+    def hang_up(self) -> None:
+        """Answer everybody who waits: not here, not now. They keep their places and ask again."""
+        with suppress(NotServing):
+            self._empty_the_lines()
+        waiting, self._waiting = self._waiting, {}
+        for request in waiting.values():
+            _tell(request.refuse, Refusal.UNAVAILABLE)
+
+    def _empty_the_lines(self) -> None:
+        """No request is open any more. The last one leaves first: nobody moves up to a grant it would not hear of."""
+        self.apply(Tick())
+        for waiter in sorted(self._books.requests.values(), key=lambda waiter: waiter.rank, reverse=True):
+            self._ledger.apply(Gone(waiter.request), self._books.now_ms)
+        self._work.set()
+
+    async def _begin_term(self, seen: Head) -> None:
+        head = self._leadership.head
+        ledger = Ledger(self._limits, term=head.term, token=head.token, seq=head.seq, now_ms=head.clock_ms)
+        farewell = await self._farewell_of(seen)
+        for kind in LOADED_KINDS:
+            await self._load_kind(ledger, kind, farewell)
+        ledger.loaded()
+        # The clock starts only now: loading must not eat into what the holders were promised.
+        self._clock = LedgerClock(start_ms=head.clock_ms, boot_now_ms=self._boot_ms())
+        self._ledger, self._books = ledger, ledger.books
+        self._books.date_offset_ms = wall_ms() - head.clock_ms
+        self.term, self._durable, self._committed_ms = head.term, 0, head.clock_ms
+        self._alarm = asyncio.get_running_loop().call_soon(self._turn)
+        self.serving = True
+        log.info("term began term=%d leases=%d token=%d", self.term, len(self._books.leases), self._books.token)
+
+    async def _farewell_of(self, seen: Head) -> Farewell | None:
+        found = await self._engine.scan("f/", "f0", limit=1) if seen.farewell else []
+        farewell: Farewell | None = records.decode(found[0].key, found[0].value) if found else None
+        return farewell if farewell is not None and farewell.term == seen.term else None
+
+    async def _load_kind(self, ledger: Ledger, kind: str, farewell: Farewell | None) -> None:
+        first, last = f"{kind}/", f"{kind}0"
+        while True:
+            page = await self._engine.scan(first, last, limit=SCAN_LIMIT)
+            ledger.load(((record.key, records.decode(record.key, record.value)) for record in page), farewell)
+            if len(page) < SCAN_LIMIT:
+                return
+            first = page[-1].key + "\x00"
+
+    async def _say_farewell(self) -> None:
+        self._books.now_ms = self._now()
+        batch = self._ledger.take_batch()
+        batch.changes["f/"] = self._ledger.farewell()
+        try:
+            await self._leadership.commit(self._head(batch, farewell=True), _encoded(batch))
+        except EngineError as failure:
+            log.warning("farewell failed error=%s", failure)  # the next term gives full ttls instead
+
+    # Requests
+
+    def apply(self, command: Command) -> Reply:
+        """Carry out a command now. The reply may be shown to nobody before `park` lets it go."""
+        if not self.serving or self._stopping or not self._leadership.trusted():
+            raise NotServing
+        books = self._books
+        reply = self._ledger.apply(command, self._now())
+        if books.outbox:
+            self._deliver()
+        if books.written == books.batch:
+            self._work.set()
+        if books.timers.next_ms < self._alarm_ms:
+            self._set_alarm()
+        return reply
+
+    def apply_or_wait(self, command: Acquire, waiting: Waiting) -> Reply:
+        """The same for an acquire that may have to wait: after a `Queued`, `waiting` is answered later."""
+        self._requests += 1
+        command.request = self._requests
+        self._waiting[command.request] = waiting
+        try:
+            reply = self.apply(command)
+        except BaseException:
+            del self._waiting[command.request]
+            raise
+        if not isinstance(reply.answer, Queued):
+            del self._waiting[command.request]
+        return reply
+
+    def abandon(self, request: int) -> None:
+        """Whoever waited under this number is gone."""
+        if self._waiting.pop(request, None) is not None:
+            with suppress(NotServing):
+                self.apply(Gone(request))
+
+    def park(self, after: int, parcel: Parcel) -> None:
+        """Send the parcel as soon as the batch is durable: perhaps now."""
+        if after <= self._durable:
+            parcel.send()
+        else:
+            self._parcels.setdefault(after, []).append(parcel)
+
+    @property
+    def now_ms(self) -> int:
+        """Ledger time at the last command."""
+        return self._books.now_ms
+
+    @property
+    def date_offset_ms(self) -> int:
+        return self._books.date_offset_ms
+
+    def _now(self) -> int:
+        return self._clock.read(self._boot_ms())
+
+    def _deliver(self) -> None:
+        """Hand the answers in the outbox to those who wait; one that is gone by now loses only its own."""
+        for request, reply in self._ledger.take_outbox():
+            waiting = self._waiting.pop(request, None)
+            if waiting is not None:
+                _tell(waiting.answer, reply)
+
+    # Commits
+
+    async def _commit_forever(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            if self.serving and self._books.written >= self._books.batch:
+                await self._commit_one()
+            elif self._stopping:
+                return
+
+    async def _commit_one(self) -> None:
+        batch = self._ledger.take_batch()
+        head = self._head(batch)
+        try:
+            await self._leadership.commit(head, _encoded(batch))
+        except Exception as failure:  # noqa: BLE001  # a bug of ours ends the term too: writes must not hang
+            await self._recover(failure, batch, head)
+            return
+        self._durable, self._committed_ms = batch.number, batch.now_ms
+        _send_all(self._parcels.pop(batch.number, []))
+        self.feed.publish(batch.events)
+        if self._stopping or self._books.written >= self._books.batch:
+            self._work.set()
+
+    def _head(self, batch: Batch, *, farewell: bool = False) -> Head:
+        last = self._leadership.head
+        return Head(
+            term=self.term,
+            beat=last.beat + 1,
+            rev=batch.rev,
+            clock_ms=batch.now_ms,
+            member=last.member,
+            token=batch.token,
+            seq=batch.seq,
+            farewell=farewell,
+        )
+
+    # Failure
+
+    async def _recover(self, failure: Exception, batch: Batch, head: Head) -> None:
+        """A commit failed: this term is over. Find out what is durable, and begin a new term from that."""
+        log.error("commit failed term=%d rev=%d error=%s", self.term, batch.rev, failure)
+        self.serving = False
+        uncertain = self._parcels.pop(batch.number, [])
+        later, self._parcels = self._parcels, {}
+        for parcels in later.values():
+            _refuse_all(parcels, Refusal.UNAVAILABLE)
+        self.hang_up()
+        if isinstance(failure, Deposed | EngineUnavailable):  # these say that nothing of the commit happened
+            _settle(uncertain, happened=False)
+        await self._begin_again(head, uncertain)
+        _settle(uncertain, happened=None)
+
+    async def _begin_again(self, head: Head, uncertain: list[Parcel]) -> None:
+        """Try until a new term has begun or we are to stop. Parcels are not kept for ever."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + OUTCOME_PATIENCE_S
+        delay_s = RETRY_S_MIN
+        happened: bool | None = None
+        while not self._stopping:
+            try:
+                await self._engine.reopen()
+                seen = await self._leadership.take_over()
+                _settle(uncertain, happened=self._outcome(head, known=happened))
+                await self._begin_term(seen)
+            except EngineError as failure:
+                log.warning("engine still fails error=%s", failure)
+            else:
+                return
+            happened = self._outcome(head, known=happened)
+            if loop.time() > give_up_at:
+                _settle(uncertain, happened=None)
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, RETRY_S_MAX)
+        self._work.set()
+
+    def _outcome(self, head: Head, *, known: bool | None) -> bool | None:
+        """Whether the commit of this head happened, by the head that the last try to take over saw.
+
+        That may be our own takeover, whose reply was lost; then what an earlier try saw still counts. Once another
+        member has written, it cannot be told any more.
+        """
+        seen = self._leadership.seen
+        if seen.term == head.term:
+            return seen.beat >= head.beat
+        return known if seen.term < head.term or seen.member == head.member else None
+
+    # Time
+
+    def _set_alarm(self) -> None:
+        """Wake up when the next thing falls due, and in any case soon enough for ledger time to keep up."""
+        self._alarm.cancel()
+        now_ms = self._books.now_ms
+        self._alarm_ms = min(self._ledger.due_ms(), now_ms + TURN_MS_MAX)
+        delay_s = max(0, self._alarm_ms - now_ms) / 1_000
+        self._alarm = asyncio.get_running_loop().call_later(delay_s, self._turn)
+
+    def _turn(self) -> None:
+        if not self.serving or self._stopping:
+            return
+        books = self._books
+        books.date_offset_ms = wall_ms() - self._now()
+        self._alarm_ms = DEAD  # it has rung; `apply` need not set it
+        with suppress(NotServing):  # trust may have ended; the next commit brings it back, or ends the term
+            self.apply(Tick())
+        if self._now() - self._committed_ms >= BEAT_MS and books.written < books.batch:
+            books.written = books.batch  # an empty batch: the beat
+            self._work.set()
+        self._set_alarm()
+
+
+def _encoded(batch: Batch) -> list[Change]:
+    changes: list[Change] = [DeleteRange(first, last) for first, last in batch.wiped]
+    encode = records.encode
+    for key, thing in batch.changes.items():
+        changes.append(Delete(key) if thing is None else Put(key, encode(thing)))
+    return changes
+
+
+def _settle(parcels: list[Parcel], *, happened: bool | None) -> None:
+    """Tell those whose reply hung on one commit what became of it; None if that is not known. Nobody is told twice."""
+    told, parcels[:] = list(parcels), []
+    if happened:
+        _send_all(told)
+    else:
+        _refuse_all(told, Refusal.OUTCOME_UNKNOWN if happened is None else Refusal.UNAVAILABLE)
+
+
+def _refuse_all(parcels: list[Parcel], refusal: Refusal) -> None:
+    for parcel in parcels:
+        _tell(parcel.refuse, refusal)
+
+
+def _send_all(parcels: list[Parcel]) -> None:
+    for parcel in parcels:
+        _tell(parcel.send)
+
+
+def _tell(tell: Callable[..., None], *news: object) -> None:
+    """Whoever cannot be told loses its own answer; the others must get theirs, and the writer must go on."""
+    try:
+        tell(*news)
+    except Exception:
+        log.exception("answer lost")

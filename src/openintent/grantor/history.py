@@ -1,0 +1,57 @@
+"""The log, read back from the engine: events of a space, and leases that ended so long ago that memory forgot them."""
+
+from collections.abc import Collection
+from typing import Final
+
+from openintent import records
+from openintent.core.books import event_key
+from openintent.engines.base import Engine
+from openintent.model import Event, Lease, LeaseEnd
+
+CHUNKS_PER_SCAN: Final = 64
+SEQ_MAX: Final = 1 << 62
+
+
+class History:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def events(
+        self, space: str, *, after: int = 0, limit: int, newest_first: bool = False, types: Collection[str] = ()
+    ) -> list[Event]:
+        """At most `limit` events of a space with a number above `after`."""
+        first, last = event_key(space, after + 1), event_key(space, SEQ_MAX)
+        found: list[Event] = []
+        while len(found) < limit:
+            chunks = await self._engine.scan(first, last, limit=CHUNKS_PER_SCAN, reverse=newest_first)
+            for record in chunks:
+                events: list[Event] = records.decode(record.key, record.value)
+                ordered = reversed(events) if newest_first else events
+                found += [event for event in ordered if event.seq > after and (not types or event.type in types)]
+            if len(chunks) < CHUNKS_PER_SCAN:
+                break
+            first, last = (first, chunks[-1].key) if newest_first else (chunks[-1].key + "\x00", last)
+        return found[:limit]
+
+    async def ended_lease(self, lease_id: str) -> Lease | None:
+        """A lease that ended, from the event that ended it."""
+        event = await self.end_of(lease_id)
+        return None if event is None else event.lease
+
+    async def end_of(self, lease_id: str) -> Event | None:
+        key = f"e/{lease_id}"
+        pointers = await self._engine.scan(key, key + "\x00", limit=1)
+        if not pointers:
+            return None
+        end: LeaseEnd = records.decode(key, pointers[0].value)
+        return await self.event(end.space, end.seq)
+
+    async def event(self, space: str, seq: int) -> Event | None:
+        found = await self.events(space, after=seq - 1, limit=1)
+        return found[0] if found and found[0].seq == seq else None
+
+    async def lease_events(self, space: str, lease_id: str, *, limit: int = 100) -> list[Event]:
+        """What the log says of one lease, oldest first, as far as it is among the newest events of its space."""
+        newest = await self.events(space, limit=10_000, newest_first=True)
+        story = [event for event in newest if event.lease is not None and event.lease.id == lease_id]
+        return story[::-1][:limit]

@@ -1,0 +1,152 @@
+"""The alarm and the ledger's clock, with a boot clock that is moved by hand and timers that are rung by hand."""
+
+import asyncio
+
+import pytest
+from stage import Stage, settled, soon
+
+from openintent.clock import LEAP_MS_MAX, LedgerClock
+from openintent.core.commands import GetLease
+from openintent.grantor.grantor import BEAT_MS, TURN_MS_MAX, NotServing
+from openintent.trust import Trust
+
+pytestmark = pytest.mark.anyio
+
+
+class Alarms:
+    """Stands in for the loop's timers: what was set, and by how much it is ahead."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.set: list[tuple[int, asyncio.TimerHandle]] = []
+
+    def call_later(self, delay_s, callback, *args):
+        loop = asyncio.get_running_loop()
+        handle = asyncio.TimerHandle(loop.time() + delay_s, callback, args, loop)
+        self.set.append((self.stage.clock.ms + round(delay_s * 1_000), handle))
+        return handle
+
+    @property
+    def ahead_ms(self) -> int:
+        [at_ms] = [at_ms for at_ms, handle in self.set if not handle.cancelled()]
+        return at_ms - self.stage.clock.ms
+
+    def ring(self) -> None:
+        """Move the clock to the alarm, and let it ring."""
+        [(at_ms, handle)] = [entry for entry in self.set if not entry[1].cancelled()]
+        self.set.clear()
+        self.stage.clock.ms = max(self.stage.clock.ms, at_ms)
+        handle._callback(*handle._args)
+
+
+@pytest.fixture
+async def alarms(stage, monkeypatch):
+    made = Alarms(stage)
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", made.call_later)
+    stage.grantor._turn()  # replaces the alarm of the real loop by one of ours
+    return made
+
+
+async def test_the_loop_turns_also_when_it_has_nothing_to_do(stage, alarms):
+    assert alarms.ahead_ms == TURN_MS_MAX
+    before_ms = stage.grantor._books.now_ms
+    for _ in range(4):
+        alarms.ring()
+    assert stage.grantor._books.now_ms == before_ms + 4 * TURN_MS_MAX
+
+
+async def test_a_short_lease_ends_on_time_although_the_alarm_stood_later(stage, alarms):
+    assert alarms.ahead_ms == TURN_MS_MAX
+    stage.acquire("ann", ttl_ms=100)
+    assert alarms.ahead_ms == 100
+    reader = stage.grantor.feed.subscribe(lambda event: event.type == "lease_released")
+    alarms.ring()
+    assert (await soon(reader.next())).lease.id == "L1"
+
+
+async def test_a_waiter_is_granted_at_the_instant_of_the_lapse(stage, alarms):
+    await stage.acquire("ann", ttl_ms=100).heard()
+    bob, _ = stage.wait("bob")
+    assert alarms.ahead_ms == 100
+    alarms.ring()
+    assert await bob.heard() == "sent"
+    assert bob.reply.answer.waited_ms == 100
+
+
+async def test_a_renewed_lease_costs_one_turn_and_lives_on(stage, alarms):
+    stage.acquire("ann", ttl_ms=100)
+    stage.clock.ms += 60
+    stage.do(GetLease(lease_id="L1"))
+    assert alarms.ahead_ms == 40
+
+
+async def test_ledger_time_is_written_down_while_nothing_happens(stage, alarms):
+    before = await stage.engine.head()
+    for _ in range(BEAT_MS // TURN_MS_MAX):
+        alarms.ring()
+        await settled()
+    beaten = await stage.engine.head()
+    assert (beaten.beat, beaten.clock_ms) == (before.beat + 1, before.clock_ms + BEAT_MS)
+
+
+async def test_a_grantor_that_was_frozen_does_not_kill_the_leases(stage, alarms):
+    await stage.acquire("ann", ttl_ms=5_000).heard()
+    stage.clock.ms += 3_600_000
+    seen = stage.do(GetLease(lease_id="L1")).reply.answer
+    assert seen.remaining_ms == 5_000 - LEAP_MS_MAX
+
+
+async def test_after_the_stop_nothing_rings_any_more(stage, alarms):
+    [(_, handle)] = alarms.set
+    await stage.grantor.stop()
+    assert handle.cancelled()
+    commits = len(stage.engine.commits)
+    stage.grantor._turn()
+    await settled()
+    assert len(stage.engine.commits) == commits
+
+
+async def test_a_grantor_whose_trust_ended_says_nothing_until_a_commit_brings_it_back(stage, alarms):
+    leadership = stage.grantor._leadership
+    leadership._alone, leadership._trust = False, Trust(sent_at=0.0, waited_s=0.0, remaining_s=0.0)
+    with pytest.raises(NotServing):
+        stage.acquire("ann")
+    for _ in range(BEAT_MS // TURN_MS_MAX):
+        alarms.ring()
+        await settled()
+    assert await stage.acquire("ann").heard() == "sent"
+
+
+async def test_a_real_alarm_ends_a_real_lease(anyio_backend):
+    stage = Stage()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    stage.grantor._boot_ms = lambda: int((loop.time() - began) * 1_000)
+    await stage.grantor.start()
+    reader = stage.grantor.feed.subscribe(lambda event: event.type == "lease_released")
+    stage.acquire("ann", ttl_ms=100)
+    assert (await soon(reader.next())).lease.ended_reason == "expired"
+    await stage.grantor.stop()
+
+
+# The ledger's clock
+
+
+def test_ledger_time_goes_on_from_where_it_was():
+    clock = LedgerClock(start_ms=77, boot_now_ms=1_000)
+    assert clock.read(1_000) == 77
+    assert clock.read(1_250) == 327
+
+
+def test_one_reading_leaps_no_further_than_the_limit_and_the_rest_is_forgotten():
+    clock = LedgerClock(start_ms=0, boot_now_ms=0)
+    assert clock.read(LEAP_MS_MAX) == LEAP_MS_MAX
+    assert clock.read(100 * LEAP_MS_MAX) == 2 * LEAP_MS_MAX
+    assert clock.read(100 * LEAP_MS_MAX + 1) == 2 * LEAP_MS_MAX + 1
+
+
+def test_ledger_time_never_goes_back():
+    clock = LedgerClock(start_ms=0, boot_now_ms=1_000)
+    assert clock.read(1_500) == 500
+    assert clock.read(1_200) == 500
+    assert clock.read(1_600) == 600

@@ -1,0 +1,141 @@
+"""The server as a process: engine, grantor, service and uvicorn, started and stopped in the right order."""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from openintent.engines import open_engine
+from openintent.engines.base import Engine
+from openintent.grantor.grantor import Grantor
+from openintent.server import hotlane
+from openintent.server.asgi import make_app
+from openintent.server.auth import Gate
+from openintent.server.routes import ROUTER
+from openintent.server.service import Service
+from openintent.server.settings import Settings
+from openintent.server.sweep import Sweep
+
+log = logging.getLogger("openintent.server")
+
+Announce = Callable[[str], None]
+
+
+class Server(uvicorn.Server):
+    """uvicorn with our grantor behind it: nothing listens before the grantor serves, and it is the last to stop."""
+
+    def __init__(self, settings: Settings, engine: Engine, announce: Announce) -> None:
+        member = f"{socket.gethostname()}:{os.getpid()}"
+        self._settings = settings
+        self._engine = engine
+        self._announce = announce
+        self._grantor = Grantor(engine, settings.limits, member=member)
+        self._service = Service(self._grantor, settings.limits, ROUTER, Gate())
+        self._bounds = hotlane.Bounds(
+            connections_max=settings.connections_max,
+            connections_per_address_max=settings.connections_per_address_max,
+        )
+        super().__init__(self._config())
+        self._sweep = Sweep(self.server_state.connections, self._bounds)
+
+    def _config(self) -> uvicorn.Config:
+        unfit = hotlane.self_check()
+        if unfit is not None:
+            log.warning("hot lane off reason=%r", unfit)
+        return uvicorn.Config(
+            make_app(self._service),
+            host=self._settings.host,
+            port=self._settings.port,
+            http="httptools" if unfit is not None else hotlane.hot_protocol(self._service, self._bounds),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # no address is believed that a client may have made up
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=max(1, round(self._settings.stop_seconds)),
+            backlog=4_096,
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._grantor.start()
+        self._sweep.start()
+        await super().startup(sockets)
+        if self.started:
+            url = self._url()
+            await self._engine.announce(url)
+            self._announce(url)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with super().capture_signals():
+            yield
+            # uvicorn would raise them once more, and end the process before the engine is closed. They are obeyed.
+            self._captured_signals.clear()
+
+    def _url(self) -> str:
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, answer whoever waits, finish what is under way, write the farewell."""
+        self._grantor.hang_up()
+        await super().shutdown(sockets)
+        self._sweep.stop()
+        await self._service.close()
+        await self._grantor.stop()
+        # uvicorn would now raise the signal anew and so end the process, before the engine is closed.
+        self._captured_signals.clear()
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that has the address and does not listen yet. `OSError` if it cannot be had."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # `localhost` has two addresses, and port 0 would be another port on each; every client also tries this one.
+    family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+    listener = socket.socket(family, kind, protocol)
+    try:
+        # A server that is restarted must not wait for the connections of its predecessor to be forgotten.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+async def serve(settings: Settings, announce: Announce) -> None:
+    """Run until told to stop by SIGINT or SIGTERM."""
+    engine = open_engine(settings.engine, address=f"http://{settings.host}:{settings.port}")
+    try:
+        if engine.notice is not None:
+            log.warning("engine notice=%r", engine.notice)
+        # Bound before the grantor starts: if the port is taken, no new term has begun.
+        listener = bound(settings.host, settings.port)
+        await Server(settings, engine, announce).serve([listener])
+    finally:
+        await engine.close()
+
+
+def run(settings: Settings, announce: Announce) -> None:
+    """The whole process."""
+    logging.basicConfig(
+        level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    with _runner() as runner:
+        runner.run(serve(settings, announce))
+
+
+def _runner() -> asyncio.Runner:
+    try:
+        import uvloop  # noqa: PLC0415  # there may be none
+    except ImportError:  # a platform without it; slower, not different
+        return asyncio.Runner()
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)

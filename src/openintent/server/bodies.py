@@ -1,0 +1,275 @@
+"""Reading requests: bytes into values that are known to be right, or an answer that names everything that is wrong."""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import UNSET
+
+from openintent.core.values import TooDeep, weigh
+from openintent.model import INTENT_SPACE, PLAIN_SPACE, Limits
+from openintent.server import problems
+from openintent.server.exchange import Exchange
+
+T = TypeVar("T")
+Fault = tuple[list[str | int], str, str]
+
+# Known to the documents, not offered by this version: said so rather than ignored.
+NOT_OFFERED: Final[Mapping[str, str]] = {
+    "scopes": "several scopes in one request are not offered yet",
+    "preempt": "preemption is not offered yet",
+    "permits": "semaphores are not offered yet",
+}
+MODES_NOT_OFFERED: Final = ("shared", "intent", "semaphore")
+INTENT_ID_CHARS_MAX: Final = 128
+FAULTS_MAX: Final = 100  # nobody reads more, and a body of nothing but faults must not grow tenfold in the answer
+
+_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+
+
+def check_media_type(exchange: Exchange) -> None:
+    """Refuse a body that says it is not JSON. One that says nothing is taken for JSON."""
+    said = exchange.headers.get(b"content-type")
+    if said is None or said == b"application/json":
+        return
+    kind = said.partition(b";")[0].strip().lower()
+    if kind != b"application/json" and not kind.endswith(b"+json"):
+        hint = "send the body as JSON, with Content-Type: application/json"
+        shown = kind[:80].decode("ascii", "replace")
+        message = f"Content-Type: {shown} is not JSON"
+        raise problems.Refused(415, problems.plain("unsupported_media_type", message, hint=hint))
+
+
+def decode(shape: type[T], body: bytes) -> T:
+    """The body as a value of this shape; an empty body counts as an empty object."""
+    decoder = _decoders.get(shape)
+    if decoder is None:
+        decoder = _decoders[shape] = msgspec.json.Decoder(shape)
+    try:
+        value: T = decoder.decode(body or b"{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as broken:
+        raise _explained(shape, body or b"{}", broken) from None
+    if body:
+        _check_closely(body)
+    return value
+
+
+def _check_closely(body: bytes) -> None:
+    """Refuse what the decoder lets through: integers that no engine can store, and names given twice."""
+    value = msgspec.json.decode(body)
+    try:
+        msgspec.msgpack.encode(value)
+        again = msgspec.json.encode(value)
+    except OverflowError:
+        raise problems.invalid(([], "an integer must fit in 64 bits", "range")) from None
+    except RecursionError:
+        raise problems.invalid(([], "nested too deeply", "too_deep")) from None
+    # Writing it again loses what was given twice, and with it quotes. Whatever else it changes, such as \u005c at the
+    # end of a string, is sorted out by the exact search, which takes ten times as long.
+    if _quotes(again) != _quotes(body):
+        _refuse_repeated_names(body)
+
+
+def _quotes(body: bytes) -> int:
+    """How many quotes there are that no backslash precedes."""
+    return body.count(b'"') - body.count(b'\\"')
+
+
+def _refuse_repeated_names(body: bytes) -> None:
+    repeated: list[Fault] = []
+
+    def collect(pairs: list[tuple[str, Any]]) -> None:
+        counts = Counter(name for name, _ in pairs)
+        repeated.extend(([name], "is given more than once", "repeated") for name, count in counts.items() if count > 1)
+
+    try:
+        json.loads(body, object_pairs_hook=collect)
+    except RecursionError:
+        raise problems.invalid(([], "nested too deeply", "too_deep")) from None
+    if repeated:
+        raise problems.invalid(*repeated[:FAULTS_MAX])
+
+
+def decode_loosely(shape: type[T], body: bytes, *, unused: Collection[str] = ()) -> tuple[T, bytes]:
+    """The same where free fields are let through; they are named in a header line, as are those of no use to us."""
+    value = decode(shape, body)
+    raw = msgspec.json.decode(body or b"{}")
+    known = {field.encode_name for field in msgspec.structs.fields(shape)}.difference(unused)  # type: ignore[arg-type]
+    return value, ignored_line(name for name in raw if name not in known)
+
+
+def ignored_line(names: Iterable[str]) -> bytes:
+    """The header line that names what had no effect, if there is anything that a header can carry."""
+    shown = sorted(name for name in names if name.isascii() and name.isprintable())
+    return f"x-ignored-fields: {', '.join(shown)[:1000]}\r\n".encode() if shown else b""
+
+
+def _explained(shape: type, body: bytes, broken: Exception) -> problems.Refused:
+    """All that is wrong. The decoder stops at the first error, but a person wants to see every one."""
+    try:
+        raw = msgspec.json.decode(body)
+    except RecursionError:
+        return problems.invalid(([], "nested too deeply", "too_deep"))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return problems.invalid(([], f"not JSON: {broken}", "json"))
+    if not isinstance(raw, dict):
+        return problems.invalid(([], "must be an object", "type"))
+    for name in raw:
+        if name in NOT_OFFERED:
+            return problems.not_offered(name, NOT_OFFERED[name])
+    faults = [fault for field in msgspec.structs.fields(shape) for fault in _field_faults(field, raw)]
+    if shape.__struct_config__.forbid_unknown_fields:  # type: ignore[attr-defined]
+        known = {field.encode_name for field in msgspec.structs.fields(shape)}
+        faults += [([name], "no such field", "unknown_field") for name in raw if name not in known]
+    return problems.invalid(*(faults[:FAULTS_MAX] or [([], str(broken), "invalid")]))
+
+
+def _field_faults(field: msgspec.structs.FieldInfo, raw: Mapping[str, Any]) -> list[Fault]:
+    if field.encode_name not in raw:
+        return [([field.encode_name], "is required", "missing")] if field.required else []
+    try:
+        msgspec.convert(raw[field.encode_name], field.type)
+    except (msgspec.ValidationError, RecursionError) as broken:
+        return [([field.encode_name], str(broken), "invalid")]
+    return []
+
+
+class Checks:
+    """Collects what is wrong with a request's values, to say it all at once."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.faults: list[Fault] = []
+
+    def fault(self, field: str, what: str, kind: str = "value") -> None:
+        self.faults.append(([field], what, kind))
+
+    def settle(self) -> None:
+        if self.faults:
+            raise problems.invalid(*self.faults)
+
+    def ms(self, field: str, seconds: float, *, least_ms: int, most_ms: int) -> int:
+        """Seconds to milliseconds, within bounds."""
+        if least_ms <= seconds * 1_000 <= most_ms:
+            return round(seconds * 1_000)
+        self.fault(field, f"must be from {least_ms / 1_000:g} to {most_ms / 1_000:g} seconds", "range")
+        return least_ms
+
+    def ttl_ms(self, body: Any, default_ms: int) -> int:
+        field, value = "ttl_seconds", body.ttl_seconds
+        if body.duration_seconds is not UNSET:
+            if value is not UNSET:
+                self.fault(field, "give either ttl_seconds or duration_seconds")
+            field, value = "duration_seconds", body.duration_seconds
+        if value is UNSET:
+            return default_ms
+        return self.ms(field, value, least_ms=self.limits.ttl_ms_min, most_ms=self.limits.ttl_ms_max)
+
+    def name(self, field: str, value: str, *, most: int | None = None) -> str:
+        most = most or self.limits.name_chars_max
+        if not (1 <= len(value) <= most and value.isprintable()):
+            self.fault(field, f"must have 1 to {most} printable characters")
+        return value
+
+    def space(self, field: str, value: str) -> None:
+        """A space by its whole name. Without its first part it would be another one, in which nothing is ever held."""
+        self.name(field, value, most=self.limits.name_chars_max + len(INTENT_SPACE))
+        if not value.startswith((INTENT_SPACE, PLAIN_SPACE)):
+            self.fault(field, f"must begin with {INTENT_SPACE} or {PLAIN_SPACE}")
+
+    def text(self, field: str, value: str | None) -> str | None:
+        if value is not None and len(value) > self.limits.text_chars_max:
+            self.fault(field, f"must have at most {self.limits.text_chars_max} characters")
+        return value
+
+    def size(self, field: str, value: Any, most: int) -> None:
+        try:
+            if weigh(value) > most:
+                self.fault(field, f"must have at most {most} bytes", "size")
+        except TooDeep as broken:
+            self.fault(field, str(broken), "too_deep")
+
+
+class Query:
+    """The part of the target after the question mark. The last of repeated names counts."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._values = dict(parse_qsl(exchange.query, keep_blank_values=True))
+
+    def text(self, name: str) -> str | None:
+        return self._values.get(name) or None
+
+    def ignored_line(self, *used: str) -> bytes:
+        return ignored_line(self._values.keys() - set(used))
+
+    def whole(self, name: str, default: int, *, least: int, most: int) -> int:
+        text = self._values.get(name)
+        if text is None:
+            return default
+        if text.isascii() and text.isdigit() and len(text) < 19 and least <= int(text) <= most:
+            return int(text)
+        raise problems.invalid(([name], f"must be a whole number from {least} to {most}", "range"), part="query")
+
+    def one_of(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+        text = self._values.get(name, default)
+        if text in choices:
+            return text
+        raise problems.invalid(([name], f"must be one of {', '.join(choices)}", "choice"), part="query")
+
+
+def header_text(exchange: Exchange, name: bytes, limits: Limits) -> str | None:
+    """A header as text, or None if it is absent or empty."""
+    raw = exchange.headers.get(name)
+    if not raw:
+        return None
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if 1 <= len(text) <= limits.name_chars_max and text.isprintable():
+        return text
+    what = f"must have 1 to {limits.name_chars_max} printable characters"
+    raise problems.invalid(([name.decode()], what, "value"), part="header")
+
+
+def agent(exchange: Exchange, limits: Limits) -> str:
+    """Who asks. Leases belong to agents, so lease calls without one are refused."""
+    found = header_text(exchange, b"x-agent-id", limits)
+    if found is None:
+        raise problems.Refused(
+            400, problems.plain("agent_required", "X-Agent-ID header required", hint="say which agent is asking")
+        )
+    return found
+
+
+def attempt(exchange: Exchange, limits: Limits) -> str | None:
+    """The attempt that the request belongs to. An empty one is refused: its sender believes to be protected."""
+    if exchange.headers.get(b"idempotency-key") == b"":
+        raise problems.invalid((["idempotency-key"], "must not be empty", "value"), part="header")
+    return header_text(exchange, b"idempotency-key", limits)
+
+
+def expected_version(exchange: Exchange) -> int | None:
+    """What If-Match names: a version, or None for `*`."""
+    raw = exchange.headers.get(b"if-match")
+    if raw is None:
+        hint = "send the version that you read, or * to write without a comparison"
+        raise problems.Refused(400, problems.plain("if_match_required", "If-Match header required", hint=hint))
+    text = raw.strip().strip(b'"')
+    if text == b"*":
+        return None
+    if text.isdigit() and len(text) < 19:
+        return int(text)
+    raise problems.Refused(400, problems.plain("bad_request", "If-Match: must be a whole number or *"))
+
+
+def lease_token(exchange: Exchange, named: int | None) -> int | None:
+    raw = exchange.headers.get(b"x-lease-token")
+    if named is not None or not raw:
+        return named
+    if raw.isdigit() and len(raw) < 19:
+        return int(raw)
+    raise problems.invalid((["x-lease-token"], "must be a whole number", "value"), part="header")

@@ -1,0 +1,108 @@
+"""The requests on a connection that are not answered yet, one class for each lane."""
+
+import asyncio
+from collections import deque
+from typing import Any, ClassVar, Final, Literal, Protocol
+
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from openintent.server.exchange import STATUS_LINES, Desk, Exchange
+from openintent.server.routing import Match, Router
+
+PIPELINED_MAX: Final = 16  # unanswered requests on one connection
+
+CLOSE: Final = b"connection: close\r\n"
+
+
+class Service(Desk, Protocol):
+    """What the lane needs of the service behind it."""
+
+    router: Router
+
+    def dispatch(self, exchange: Exchange, /) -> None: ...
+
+    def problem_payload(self, status: int, code: str, message: str, /) -> bytes: ...
+
+
+class Line(Protocol):
+    """What a hot request needs of its connection."""
+
+    address: str
+    fields: dict[bytes, bytes]
+    pipeline: deque[Any]
+
+    @property
+    def service(self) -> Service: ...
+
+    def flush(self) -> None: ...
+
+
+class HotCycle(Exchange):
+    """A request of the hot lane."""
+
+    __slots__ = ("keep_alive", "line", "response_complete")
+    hot: ClassVar[Literal[True]] = True
+
+    def __init__(self, line: Line, method: str, path: str, query: str, match: Match) -> None:
+        Exchange.__init__(self, line.service, method, path, query, line.fields)
+        self.line = line
+        self.client = line.address
+        self.match = match
+        self.keep_alive = True
+        self.response_complete = False  # answered, but perhaps not yet its turn
+
+    def write(self) -> None:
+        self.response_complete = True
+        line = self.line
+        if line.pipeline[0] is self:
+            line.flush()
+
+    def rendered(self) -> bytes:
+        """The whole answer. Called when it leaves: only then is it known whether the connection stays."""
+        close = b"" if self.keep_alive else CLOSE
+        if self.status == 204 or self.method == "HEAD":
+            return self._bodiless(close)
+        return b"%b%b%b\r\n%b" % (STATUS_LINES[self.status], self.head_lines(), close, self.payload)
+
+    def _bodiless(self, close: bytes) -> bytes:
+        # A 204 must not even speak of a body (RFC 9110, 8.6); a HEAD tells the length of the body that GET would have.
+        lines = self.mark_lines() + self.extra if self.status == 204 else self.head_lines()
+        return b"%b%b%b\r\n" % (STATUS_LINES[self.status], lines, close)
+
+
+class AsgiCycle(RequestResponseCycle):
+    """uvicorn's own cycle; only its last resort speaks JSON."""
+
+    hot: ClassVar[Literal[False]] = False
+    started = False
+    failure: bytes
+
+    async def send_500_response(self) -> None:
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(self.failure)),
+            (b"connection", b"close"),
+        ]
+        await self.send({"type": "http.response.start", "status": 500, "headers": headers})
+        await self.send({"type": "http.response.body", "body": self.failure, "more_body": False})
+
+    def disconnect(self) -> None:
+        """The client is gone, or as good as gone."""
+        self.disconnected = True
+        self.message_event.set()
+
+
+class Flow(FlowControl):
+    """Reading goes on only while writing does, and while there is room for one more request.
+
+    uvicorn resumes reading whenever an application asks for more of a body, whatever the reason for the pause was.
+    """
+
+    def __init__(self, transport: asyncio.Transport, pipeline: deque[Any]) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self.write_paused and len(self._pipeline) < PIPELINED_MAX:
+            super().resume_reading()

@@ -1,0 +1,127 @@
+"""One request and its answer, whichever lane it came by."""
+
+import os
+from collections.abc import Callable
+from http import HTTPStatus
+from itertools import count
+from typing import Final, Protocol
+
+from openintent.core.answers import Reply
+from openintent.grantor.grantor import Refusal
+from openintent.server.routing import Match
+
+_RUN: Final = os.urandom(4).hex().encode()  # tells the answers of two runs apart
+_numbers = count(1)
+
+Render = Callable[["Exchange", Reply], None]
+
+
+class Desk(Protocol):
+    """What an exchange needs of the service behind it."""
+
+    def park(self, after: int, exchange: "Exchange") -> None: ...
+
+    def refuse(self, exchange: "Exchange", refusal: Refusal) -> None: ...
+
+    def abandon(self, request: int) -> None: ...
+
+
+class Exchange:
+    """Filled by a lane, answered by a handler. A lane provides `write`; all else is the same for both."""
+
+    __slots__ = (
+        "body",
+        "client",
+        "desk",
+        "done",
+        "extra",
+        "headers",
+        "match",
+        "method",
+        "path",
+        "payload",
+        "query",
+        "render",
+        "rev",
+        "status",
+        "term",
+        "waiting",
+    )
+
+    def __init__(self, desk: Desk, method: str, path: str, query: str, headers: dict[bytes, bytes]) -> None:
+        self.desk = desk
+        self.method = method
+        self.path = path  # raw: not percent-decoded
+        self.query = query
+        self.headers = headers  # names in lower case
+        self.body = b""
+        self.client = ""
+        self.match: Match | None = None
+        self.render: Render | None = None  # how to show an answer that comes later
+        self.waiting = 0  # the number under which it waits in a queue
+        self.done = False  # answered, or nobody is there to answer
+        self.status = 0
+        self.payload = b""
+        self.extra = b""  # more header lines, each ended by CRLF
+        self.term = 0
+        self.rev = 0  # 0 if the ledger had no part in the answer
+
+    # What handlers do
+
+    def conclude(self, status: int, payload: bytes, *, after: int, extra: bytes = b"") -> None:
+        """The answer is known; it leaves when its batch is durable."""
+        self.status, self.payload, self.extra = status, payload, extra
+        self.desk.park(after, self)
+
+    def conclude_at_once(self, status: int, payload: bytes, *, extra: bytes = b"") -> None:
+        self.status, self.payload, self.extra = status, payload, extra
+        self.send()
+
+    # What the grantor does
+
+    def send(self) -> None:
+        """Let the answer leave. If the client is gone this does nothing, and costs nobody else anything."""
+        if not self.done:
+            self.done = True
+            self.write()
+
+    def refuse(self, refusal: Refusal) -> None:
+        self.waiting = 0
+        if not self.done:
+            self.desk.refuse(self, refusal)
+
+    def answer(self, reply: Reply) -> None:
+        self.waiting = 0
+        assert self.render is not None
+        self.render(self, reply)
+
+    # What lanes do
+
+    def write(self) -> None:
+        """Put `head()` and `payload` on the connection."""
+        raise NotImplementedError
+
+    def gone(self) -> None:
+        """The client went away."""
+        self.done = True
+        if self.waiting:
+            self.desk.abandon(self.waiting)
+            self.waiting = 0
+
+    def head_lines(self) -> bytes:
+        """The header lines of the answer, each ended by CRLF."""
+        return b"content-type: application/json\r\ncontent-length: %d\r\n%b%b" % (
+            len(self.payload),
+            self.mark_lines(),
+            self.extra,
+        )
+
+    def mark_lines(self) -> bytes:
+        """Which answer this is: its own number, and its place among all commands if the ledger had a part in it."""
+        number = next(_numbers)
+        if not self.rev:
+            return b"x-request-id: %b-%d\r\n" % (_RUN, number)
+        return b"x-request-id: %b-%d\r\nx-term: %d\r\nx-rev: %d\r\n" % (_RUN, number, self.term, self.rev)
+
+
+STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}

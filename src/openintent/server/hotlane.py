@@ -1,0 +1,333 @@
+"""The hot lane: small, frequent requests go from uvicorn's parser straight to the service, past ASGI.
+
+uvicorn's httptools protocol is extended, so that both lanes live on one connection: a `HotCycle` takes the place of
+uvicorn's request-response cycle, without task, scope or event, and everything that is not small, plain and hot goes the
+way it would have gone without us.
+
+It promises that requests on a connection are carried out in their order and answered in their order, and that no client
+can have more than its `Bounds`. It does not do websockets.
+"""
+
+import asyncio
+import inspect
+from typing import Any, Final
+from urllib.parse import unquote
+
+import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from openintent.server.connection import Connection, Stop
+from openintent.server.cycles import PIPELINED_MAX, AsgiCycle, HotCycle, Service
+from openintent.server.routing import Match
+from openintent.server.sweep import Bounds
+
+__all__ = ["HOT_BODY_MAX", "PIPELINED_MAX", "Bounds", "HotCycle", "HotProtocol", "hot_protocol", "self_check"]
+
+HOT_BODY_MAX: Final = 64 * 1024  # a hot body is kept in one piece; larger ones get ASGI's flow control
+
+
+class HotProtocol(Connection):
+    """One connection. `hot_protocol` makes the class that serves a given service."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.find = self.service.router.find
+        self.dispatch = self.service.dispatch
+        self.repeated: list[tuple[bytes, bytes]] = []  # headers that came again; all but the last of each
+        self.modern = False  # not HTTP/1.0
+
+    # Requests: what the parser calls
+
+    def data_received(self, data: bytes) -> None:
+        if self.deaf:
+            return
+        self.pending += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError as fault:
+            self._broken(fault)
+        except httptools.HttpParserUpgrade:
+            self.deaf = True  # we do not change protocols, and the parser cannot go on as if nothing had been asked
+        if self.pending > self.bounds.header_bytes_max:
+            self._check_size()
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.fields = {}
+        self.repeated = []
+        self.cycle = None
+        self.receiving = True
+        if self.pipeline:
+            self._check_room()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if self.fields.setdefault(name, value) is not value:
+            self._repeat(name, value)
+
+    def on_headers_complete(self) -> None:
+        fields, url, bounds = self.fields, self.url, self.bounds
+        if (
+            len(fields) > bounds.headers_max
+            or len(url) > bounds.target_bytes_max
+            or self.pending > bounds.header_bytes_max
+        ):
+            self._check_head()
+        method = self.parser.get_method().decode("ascii")
+        path, _, query = url.decode("ascii").partition("?")
+        found = self.find(method, path)
+        if type(found) is Match and found.route.hot and _plain(fields) and b"#" not in url:
+            cycle = self.cycle = HotCycle(self, method, path, query, found)
+            cycle.keep_alive = self.parser.should_keep_alive() and (self.modern or self._is_modern())
+        else:
+            self._begin_ordinary(method)
+
+    def on_body(self, body: bytes) -> None:
+        cycle = self.cycle
+        assert cycle is not None
+        if cycle.hot:
+            cycle.body += body
+        elif not cycle.response_complete:
+            self._feed(cycle, body)
+
+    def on_message_complete(self) -> None:
+        self.pending = 0
+        self.receiving = False
+        cycle = self.cycle
+        assert cycle is not None
+        if not cycle.hot:
+            cycle.more_body = False
+            cycle.message_event.set()
+        elif self.pipeline:
+            self._line_up(cycle)
+        else:
+            self.pipeline.append(cycle)
+            self.dispatch(cycle)
+
+    def on_response_complete(self) -> None:
+        """An ordinary request has been answered: those behind it may begin."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return  # what waits was not carried out, and will not be
+        self.pipeline.popleft()
+        for cycle in tuple(self.pipeline):
+            if not cycle.hot:
+                break
+            self.dispatch(cycle)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send the answers whose turn it is, and let an ordinary request begin when it is its turn.
+
+        uvloop gathers what is written within one turn of its loop into one system call; we need not join anything.
+        """
+        pipeline = self.pipeline
+        while pipeline:
+            cycle = pipeline[0]
+            if not cycle.hot:
+                self._start(cycle)
+                break
+            if not cycle.response_complete:
+                break
+            pipeline.popleft()
+            self.server_state.total_requests += 1
+            self.transport.write(cycle.rendered())
+            if not cycle.keep_alive:
+                self._hang_up()
+        if self.farewell and not pipeline:
+            self._say_farewell()
+        elif self.flow.read_paused:
+            self.flow.resume_reading()
+
+    # Requests: the less frequent cases
+
+    def _check_room(self) -> None:
+        """Behind a request after which we close, or beyond the bound, requests are dropped unread."""
+        last = self.pipeline[-1]
+        if len(self.pipeline) >= PIPELINED_MAX or not last.keep_alive:
+            last.keep_alive = False
+            self.deaf, self.receiving = True, False
+            raise Stop
+
+    def _repeat(self, name: bytes, value: bytes) -> None:
+        if name in {b"host", b"content-length"}:
+            self._reject(400, "bad_request", f"more than one {name.decode()} header")
+        if len(self.repeated) >= self.bounds.headers_max:
+            self._reject(431, "headers_too_large", f"more than {self.bounds.headers_max} headers")
+        self.repeated.append((name, self.fields[name]))
+        self.fields[name] = value
+
+    def _check_head(self) -> None:
+        bounds, fields = self.bounds, [*self.fields.items(), *self.repeated]
+        if len(self.url) > bounds.target_bytes_max:
+            self._reject(414, "headers_too_large", f"a request target of more than {bounds.target_bytes_max} bytes")
+        if len(fields) > bounds.headers_max:
+            self._reject(431, "headers_too_large", f"more than {bounds.headers_max} headers")
+        if sum(len(name) + len(value) + 4 for name, value in fields) > bounds.header_bytes_max:
+            self._reject(431, "headers_too_large", f"headers of more than {bounds.header_bytes_max} bytes")
+
+    def _is_modern(self) -> bool:
+        # Asked once per connection, because it is slow: an HTTP/1.0 client is told goodbye after its first answer.
+        self.modern = self.parser.get_http_version() != "1.0"
+        return self.modern
+
+    def _line_up(self, cycle: HotCycle) -> None:
+        """Behind hot requests it may begin at once; behind an ordinary one it has to wait for its turn."""
+        self._check_room()
+        behind_hot_only = all(before.hot for before in self.pipeline)
+        self.pipeline.append(cycle)
+        if len(self.pipeline) >= PIPELINED_MAX:
+            self.flow.pause_reading()
+        if behind_hot_only:
+            self.dispatch(cycle)
+
+    def _begin_ordinary(self, method: str) -> None:
+        """As uvicorn does it, except that it is late to prepare the scope and strict about its turn."""
+        self._check_framing()
+        scope = self._scope(method)
+        if self.pipeline:
+            self._check_room()
+        self.cycle = AsgiCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.fields.get(b"expect", b"").lower() == b"100-continue",
+            keep_alive=scope["http_version"] != "1.0"
+            and self.parser.should_keep_alive()
+            and not self.parser.should_upgrade(),
+            on_response=self.on_response_complete,
+        )
+        self.cycle.failure = self.failure
+        self.pipeline.append(self.cycle)
+        if len(self.pipeline) >= PIPELINED_MAX:
+            self.flow.pause_reading()
+        self.flush()
+
+    def _check_framing(self) -> None:
+        fields, bounds = self.fields, self.bounds
+        length = fields.get(b"content-length", b"0")
+        if b"transfer-encoding" in fields and b"content-length" in fields:
+            self._reject(400, "bad_request", "both content-length and transfer-encoding")
+        if int(length) > bounds.body_bytes_max:
+            self._reject(413, "body_too_large", f"a body of more than {bounds.body_bytes_max} bytes")
+        # The parser takes a body behind an upgrade for the other protocol: the request would be carried out without it.
+        if self.parser.should_upgrade() and (b"transfer-encoding" in fields or int(length)):
+            self._reject(400, "bad_request", "an upgrade with a body")
+
+    def _scope(self, method: str) -> Any:
+        try:
+            target = httptools.parse_url(self.url)
+        except httptools.HttpParserInvalidURLError:
+            target = None
+        if target is None or target.path is None:
+            self._reject(400, "bad_request", "not a path")
+        HttpToolsProtocol.on_message_begin(self)
+        scope: Any = self.scope
+        scope["headers"].extend([*self.repeated, *self.fields.items()])
+        scope["http_version"] = self.parser.get_http_version()
+        scope["method"] = method
+        scope["path"] = self.root_path + unquote(target.path.decode("ascii"))
+        scope["raw_path"] = self.root_path.encode("ascii") + target.path
+        scope["query_string"] = target.query or b""
+        return scope
+
+    def _start(self, cycle: AsgiCycle) -> None:
+        if not cycle.started:
+            cycle.started = True
+            self._start_asgi_task(cycle, self.app)
+
+    def _feed(self, cycle: AsgiCycle, body: bytes) -> None:
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+
+def _plain(fields: dict[bytes, bytes]) -> bool:
+    """Whether a body, if there is one, is small and comes by itself."""
+    if b"transfer-encoding" in fields or b"expect" in fields or b"upgrade" in fields:
+        return False
+    length = fields.get(b"content-length")
+    return length is None or len(length) < 5 or int(length) <= HOT_BODY_MAX
+
+
+def hot_protocol(service: Service, bounds: Bounds) -> type[HotProtocol]:
+    """The protocol class that uvicorn takes as `http=`."""
+    failure = service.problem_payload(500, "internal", "Internal Server Error")
+    shared = {"service": service, "bounds": bounds, "failure": failure, "addresses": {}}
+    return type("HotProtocol", (HotProtocol,), shared)
+
+
+_CYCLE_TAKES: Final = (
+    "self scope transport flow logger access_logger access_log default_headers message_event expect_100_continue"
+    " keep_alive on_response"
+)
+# What we rely on in uvicorn and httptools beyond what they document: methods and, where we call or replace them, what
+# they take.
+RELIED_ON: Final[tuple[tuple[type, str, str], ...]] = (
+    (HttpToolsProtocol, "__init__", "self config server_state app_state _loop"),
+    (HttpToolsProtocol, "connection_made", "self transport"),
+    (HttpToolsProtocol, "connection_lost", "self exc"),
+    (HttpToolsProtocol, "data_received", "self data"),
+    (HttpToolsProtocol, "on_message_begin", "self"),
+    (HttpToolsProtocol, "on_url", "self url"),
+    (HttpToolsProtocol, "on_header", "self name value"),
+    (HttpToolsProtocol, "on_headers_complete", "self"),
+    (HttpToolsProtocol, "on_body", "self body"),
+    (HttpToolsProtocol, "on_message_complete", "self"),
+    (HttpToolsProtocol, "shutdown", "self"),
+    (HttpToolsProtocol, "_start_asgi_task", "self cycle app"),
+    (FlowControl, "__init__", "self transport"),
+    (FlowControl, "pause_reading", "self"),
+    (FlowControl, "resume_reading", "self"),
+    (FlowControl, "pause_writing", "self"),
+    (FlowControl, "resume_writing", "self"),
+    (RequestResponseCycle, "__init__", _CYCLE_TAKES),
+    (RequestResponseCycle, "send_500_response", "self"),
+)
+ATTRIBUTES: Final[dict[type, set[str]]] = {
+    HttpToolsProtocol: {
+        "app",
+        "client",
+        "connections",
+        "cycle",
+        "flow",
+        "parser",
+        "pipeline",
+        "root_path",
+        "transport",
+    },
+    FlowControl: {"read_paused", "write_paused"},
+    RequestResponseCycle: {
+        "body",
+        "disconnected",
+        "keep_alive",
+        "message_event",
+        "more_body",
+        "response_complete",
+        "response_started",
+        "waiting_for_100_continue",
+    },
+}
+
+
+def self_check() -> str | None:
+    """Why the hot lane cannot work with the uvicorn that is installed, in one sentence; None if it can."""
+    for owner, name, wanted in RELIED_ON:
+        method = getattr(owner, name, None)
+        if method is None:
+            return f"uvicorn's {owner.__name__} has no {name}"
+        takes = inspect.signature(method).parameters
+        if list(takes) != wanted.split():
+            return f"uvicorn's {owner.__name__}.{name} takes ({', '.join(takes)})"
+    for owner, names in ATTRIBUTES.items():
+        missing = names.difference(vars(owner)["__init__"].__code__.co_names)
+        if missing:
+            return f"uvicorn's {owner.__name__} does not set {', '.join(sorted(missing))}"
+    return None

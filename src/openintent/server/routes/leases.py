@@ -1,0 +1,373 @@
+"""Leases over HTTP: one set of handlers for leases in intents, in plain spaces, and by their id alone."""
+
+import random
+from typing import Final
+
+from msgspec import UNSET
+
+from openintent.core.answers import (
+    Done,
+    Ended,
+    Granted,
+    Leases,
+    Lost,
+    Queue,
+    Queued,
+    Released,
+    Reply,
+    Seen,
+    TokenChecked,
+    Verdicts,
+)
+from openintent.core.commands import (
+    Acquire,
+    CheckToken,
+    GetLease,
+    GiveUp,
+    Heartbeat,
+    ListLeases,
+    ListQueue,
+    Progress,
+    Release,
+    Renew,
+    Revoke,
+)
+from openintent.core.scopes import problem as scope_problem
+from openintent.model import INTENT_SPACE, PLAIN_SPACE, Ask, Lease
+from openintent.server import bodies, problems
+from openintent.server.exchange import Exchange
+from openintent.server.routing import Route
+from openintent.server.service import Service
+from openintent.wire import (
+    AcquireBody,
+    GuardBody,
+    GuardView,
+    HeartbeatBody,
+    HeartbeatView,
+    LeaseList,
+    LeaseView,
+    ProgressBody,
+    QueueView,
+    ReleasedView,
+    RenewBody,
+    RevokeBody,
+    Verdict,
+)
+
+PAGE_MAX: Final = 1_000
+_random_bits = random.Random().getrandbits  # noqa: S311  # an id must be unique, not secret: only its holder may use it
+
+
+def _new_id(now_ms: int) -> str:
+    """Unique, and larger than those before it: an engine that orders by key then writes side by side, not all over."""
+    return f"{now_ms:010x}{_random_bits(56):014x}"
+
+
+def acquire(service: Service, exchange: Exchange, space: str) -> None:
+    body = bodies.decode(AcquireBody, exchange.body)
+    checks = bodies.Checks(service.limits)
+    named = body.agent_id
+    holder = bodies.agent(exchange, service.limits) if named is None else checks.name("agent_id", named)
+    ask = _ask(checks, body, space, holder)
+    wait_ms = checks.ms("wait_seconds", body.wait_seconds, least_ms=0, most_ms=service.limits.wait_ms_max)
+    if checks.faults:
+        checks.settle()
+    key = bodies.attempt(exchange, service.limits)
+    command = Acquire(ask=ask, lease_id=_new_id(service.grantor.now_ms), wait_ms=wait_ms, attempt=key)
+    if not wait_ms and key is None:
+        _show_acquired(exchange, service.apply(command))
+        return
+    exchange.render = _show_acquired
+    reply = service.apply_or_wait(command, exchange)
+    if isinstance(reply.answer, Queued):
+        exchange.waiting = 0 if exchange.done else command.request
+    else:
+        _show_acquired(exchange, reply)
+
+
+def _ask(checks: bodies.Checks, body: AcquireBody, space: str, holder: str) -> Ask:
+    limits = checks.limits
+    if (wrong := scope_problem(body.scope, limits)) is not None:
+        checks.fault("scope", wrong)
+    if body.mode != "exclusive":
+        _check_mode(checks, body.mode)
+    if not -1_000_000 <= body.priority <= 1_000_000:
+        checks.fault("priority", "must be from -1000000 to 1000000", "range")
+    if body.metadata is not None:
+        checks.size("metadata", body.metadata, limits.metadata_bytes_max)
+    ask = Ask(
+        space=space,
+        scope=body.scope,
+        holder=holder,
+        ttl_ms=checks.ttl_ms(body, limits.ttl_ms_default),
+        priority=body.priority,
+        reentrant=body.reentrant,
+        purpose=checks.text("purpose", body.purpose),
+        metadata=body.metadata,
+    )
+    if body.max_hold_seconds is not None:
+        ask.max_hold_ms = checks.ms(
+            "max_hold_seconds", body.max_hold_seconds, least_ms=limits.ttl_ms_min, most_ms=limits.hold_ms_max
+        )
+    if body.progress_seconds is not None:
+        ask.progress_ms = checks.ms(
+            "progress_seconds", body.progress_seconds, least_ms=limits.ttl_ms_min, most_ms=limits.hold_ms_max
+        )
+    if body.cooldown_seconds is not None:
+        ask.cooldown_ms = checks.ms(
+            "cooldown_seconds", body.cooldown_seconds, least_ms=0, most_ms=limits.cooldown_ms_max
+        )
+    return ask
+
+
+def _check_mode(checks: bodies.Checks, mode: str) -> None:
+    if mode in bodies.MODES_NOT_OFFERED:
+        raise problems.not_offered("mode", f"{mode} is not offered yet, only exclusive")
+    checks.fault("mode", "must be exclusive")
+
+
+def _show_acquired(exchange: Exchange, reply: Reply) -> None:
+    service = _service(exchange)
+    answer = reply.answer
+    if type(answer) is Granted:
+        now_ms = answer.lease.deadline_ms - answer.remaining_ms
+        service.show(exchange, reply, service.views.lease(answer.lease, now_ms=now_ms, waited_ms=answer.waited_ms))
+    elif isinstance(answer, Ended):
+        service.run(exchange, _show_ended(service, exchange, reply, answer.lease_id, None))
+    else:
+        service.show_refusal(exchange, reply)
+
+
+def _service(exchange: Exchange) -> Service:
+    assert isinstance(exchange.desk, Service)
+    return exchange.desk
+
+
+def give_up(service: Service, exchange: Exchange, space: str) -> None:
+    key = bodies.Query(exchange).text("attempt")
+    if key is None:
+        raise problems.Refused(400, problems.plain("bad_request", "attempt: say which, or delete one lease by its id"))
+    holder = bodies.agent(exchange, service.limits)
+    reply = service.apply(GiveUp(space=space, holder=holder, attempt=key))
+    if isinstance(reply.answer, Done):
+        service.show(exchange, reply, {"message": "Attempt given up"})
+    else:
+        service.show_refusal(exchange, reply)
+
+
+def renew(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
+    ttl_ms = None
+    if exchange.body:
+        checks = bodies.Checks(service.limits)
+        ttl_ms = checks.ttl_ms(bodies.decode(RenewBody, exchange.body), 0) or None
+        checks.settle()
+    holder = bodies.agent(exchange, service.limits)
+    reply = service.apply(Renew(lease_id=lease_id, holder=holder, space=space, ttl_ms=ttl_ms))
+    _show_seen(service, exchange, reply, holder)
+
+
+def progress(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
+    body = bodies.decode(ProgressBody, exchange.body)
+    keep = body.checkpoint is UNSET
+    if not keep:
+        checks = bodies.Checks(service.limits)
+        checks.size("checkpoint", body.checkpoint, service.limits.checkpoint_bytes_max)
+        checks.settle()
+    holder = bodies.agent(exchange, service.limits)
+    note = None if keep else body.checkpoint
+    command = Progress(lease_id=lease_id, holder=holder, space=space, checkpoint=note, keep_checkpoint=keep)
+    _show_seen(service, exchange, service.apply(command), holder)
+
+
+def revoke(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
+    body = bodies.decode(RevokeBody, exchange.body)
+    checks = bodies.Checks(service.limits)
+    checks.name("reason", body.reason, most=service.limits.text_chars_max)
+    checks.settle()
+    actor = bodies.header_text(exchange, b"x-agent-id", service.limits) or "operator"
+    reply = service.apply(Revoke(lease_id=lease_id, actor=actor, reason=body.reason, space=space))
+    _show_seen(service, exchange, reply, None)
+
+
+def _show_seen(service: Service, exchange: Exchange, reply: Reply, holder: str | None) -> None:
+    answer = reply.answer
+    if type(answer) is Seen:
+        now_ms = service.grantor.now_ms
+        service.show(exchange, reply, service.views.lease(answer.lease, now_ms=now_ms))
+    elif isinstance(answer, Ended):
+        service.run(exchange, _show_ended(service, exchange, reply, answer.lease_id, holder))
+    else:
+        service.show_refusal(exchange, reply)
+
+
+async def _show_ended(service: Service, exchange: Exchange, reply: Reply, lease_id: str, holder: str | None) -> None:
+    """A lease that only the log still knows, or nobody."""
+    lease = await service.grantor.history.ended_lease(lease_id)
+    if lease is None or holder not in (None, lease.holder):
+        raise problems.Refused(404, problems.not_found("lease"))
+    service.show_refusal(exchange, Reply(Lost(lease), reply.after, reply.rev))
+
+
+def release(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
+    holder = bodies.agent(exchange, service.limits)
+    reply = service.apply(Release(lease_id=lease_id, holder=holder, space=space))
+    answer = reply.answer
+    if type(answer) is Released or type(answer) is Lost:
+        service.show(exchange, reply, _released(answer.lease))
+    elif isinstance(answer, Ended):
+        service.run(exchange, _show_released_before(service, exchange, reply, lease_id, holder))
+    else:
+        service.show_refusal(exchange, reply)
+
+
+def _released(lease: Lease) -> ReleasedView:
+    return ReleasedView("Lease released", lease.id, lease.status, lease.ended_reason)
+
+
+async def _show_released_before(service: Service, exchange: Exchange, reply: Reply, lease_id: str, holder: str) -> None:
+    lease = await service.grantor.history.ended_lease(lease_id)
+    if lease is None or holder != lease.holder:
+        raise problems.Refused(404, problems.not_found("lease"))
+    service.show(exchange, reply, _released(lease))
+
+
+async def get_lease(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
+    reply = service.apply(GetLease(lease_id=lease_id, space=space))
+    answer = reply.answer
+    history = service.grantor.history
+    lease = answer.lease if isinstance(answer, Seen | Lost) else None
+    if isinstance(answer, Ended):
+        lease = await history.ended_lease(lease_id)
+    if lease is None or space not in (None, lease.space):
+        raise problems.Refused(404, problems.not_found("lease"))
+    # Shown as it is now: while the log is read, the ledger goes on, and what it does may not be durable yet.
+    shown = service.views.lease(lease, now_ms=service.grantor.now_ms)
+    events = await history.lease_events(lease.space, lease_id)
+    service.show(exchange, reply, service.views.story(shown, events))
+
+
+def list_leases(service: Service, exchange: Exchange, space: str | None) -> None:
+    query = bodies.Query(exchange)
+    status = query.one_of("status", "active", ("active", "all"))
+    command = ListLeases(
+        space=space if space is not None else query.text("space"),
+        scope=query.text("scope"),
+        holder=query.text("agent_id"),
+        after_token=query.whole("after", 0, least=0, most=1 << 60),
+        limit=query.whole("limit", PAGE_MAX, least=1, most=PAGE_MAX),
+    )
+    if status == "all" and command.space is None:
+        raise problems.not_offered("status", "ended leases are listed for one space at a time", part="query")
+    reply = service.apply(command)
+    if not isinstance(reply.answer, Leases):
+        service.show_refusal(exchange, reply)
+    elif status == "all":
+        service.run(exchange, _show_all(service, exchange, reply, command))
+    else:
+        _show_leases(service, exchange, reply, reply.answer.leases, more=reply.answer.more)
+
+
+def _show_leases(service: Service, exchange: Exchange, reply: Reply, leases: list[Lease], *, more: bool) -> None:
+    shown = _shown(service, leases)
+    service.show(exchange, reply, LeaseList(shown, str(leases[-1].token) if more else None))
+
+
+def _shown(service: Service, leases: list[Lease]) -> list[LeaseView]:
+    now_ms = service.grantor.now_ms
+    return [service.views.lease(lease, now_ms=now_ms) for lease in leases]
+
+
+async def _show_all(service: Service, exchange: Exchange, reply: Reply, command: ListLeases) -> None:
+    """The live ones, and of the ended ones the newest, as far as they fit on a page."""
+    live = _shown(service, reply.answer.leases)  # before anything is awaited, as in `get_lease`
+    ids = {lease.id for lease in live}
+    assert command.space is not None
+    events = await service.grantor.history.events(
+        command.space, limit=command.limit, newest_first=True, types=("lease_released",)
+    )
+    ended = [event.lease for event in events if event.lease is not None and event.lease.id not in ids]
+    wanted = [
+        lease
+        for lease in ended
+        if command.scope in (None, lease.scope)
+        and command.holder in (None, lease.holder)
+        and lease.token > command.after_token
+    ]
+    everything = sorted([*live, *_shown(service, wanted)], key=lambda lease: lease.token)[-command.limit :]
+    service.show(exchange, reply, LeaseList(everything))
+
+
+def list_queue(service: Service, exchange: Exchange, space: str) -> None:
+    reply = service.apply(ListQueue(space=space, scope=bodies.Query(exchange).text("scope")))
+    answer = reply.answer
+    if not isinstance(answer, Queue):
+        service.show_refusal(exchange, reply)
+        return
+    shown = [service.views.waiter(place, waiter, now_ms=answer.now_ms) for place, waiter in answer.places]
+    service.show(exchange, reply, QueueView(shown))
+
+
+def heartbeat(service: Service, exchange: Exchange, agent_id: str) -> None:
+    body = bodies.decode(HeartbeatBody, exchange.body)
+    held = body.leases or []
+    checks = bodies.Checks(service.limits)
+    if len(held) > service.limits.leases_per_heartbeat_max:
+        checks.fault("leases", f"must be at most {service.limits.leases_per_heartbeat_max}", "size")
+    checks.settle()
+    reply = service.apply(Heartbeat(holder=agent_id, held=[(lease.id, lease.token) for lease in held]))
+    verdicts = reply.answer
+    assert isinstance(verdicts, Verdicts)
+    now_ms, views = service.grantor.now_ms, service.views
+    rows = [
+        Verdict(lease_id, "renewed", left_ms / 1_000) if reason is None else Verdict(lease_id, "lost", 0.0, reason)
+        for lease_id, left_ms, reason in verdicts.rows
+    ]
+    today_ms = now_ms + views.date_offset_ms
+    next_at = views.date(today_ms + verdicts.next_ms)
+    shown = HeartbeatView("ok", views.date(today_ms), next_at, verdicts.next_ms / 1_000, rows)
+    service.show(exchange, reply, shown)
+
+
+def guard(service: Service, exchange: Exchange) -> None:
+    body = bodies.decode(GuardBody, exchange.body)
+    checks = bodies.Checks(service.limits)
+    checks.space("space", body.space)
+    if (wrong := scope_problem(body.scope, service.limits)) is not None:
+        checks.fault("scope", wrong)
+    checks.settle()
+    reply = service.apply(CheckToken(space=body.space, scope=body.scope, token=body.token))
+    answer = reply.answer
+    assert isinstance(answer, TokenChecked)
+    service.show(exchange, reply, GuardView(answer.valid, answer.live_token))
+
+
+def _family(base: str, space: str) -> list[Route]:
+    """The routes for one way of naming where a lease is."""
+    one = f"{base}leases/{{}}"
+    return [
+        Route("GET", one, get_lease, space=space),
+        Route("PATCH", one, renew, hot=True, space=space),
+        Route("DELETE", one, release, hot=True, space=space),
+        Route("POST", f"{one}/revoke", revoke, space=space),
+        Route("POST", f"{one}/progress", progress, hot=True, space=space),
+    ]
+
+
+def _in(base: str, space: str) -> list[Route]:
+    return [
+        Route("POST", f"{base}leases", acquire, hot=True, space=space),
+        Route("GET", f"{base}leases", list_leases, space=space),
+        Route("DELETE", f"{base}leases", give_up, space=space),
+        Route("GET", f"{base}queue", list_queue, space=space),
+        *_family(base, space),
+    ]
+
+
+ROUTES: Final = [
+    *_in("intents/{}/", INTENT_SPACE),
+    *_in("spaces/{}/", PLAIN_SPACE),
+    *_family("", ""),
+    Route("GET", "leases", list_leases, space=""),
+    Route("POST", "agents/{}/heartbeat", heartbeat, hot=True),
+    Route("POST", "guard/check", guard, hot=True),
+]

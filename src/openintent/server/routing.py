@@ -1,0 +1,92 @@
+"""Which handler serves a method and a raw path.
+
+Paths are matched segment by segment before they are percent-decoded, so that a name may contain an encoded slash; each
+name is decoded once. Matching costs the depth of the path.
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+Handler = Callable[..., Awaitable[None] | None]  # service, exchange, then the path's names
+
+NAME: Final = "{}"
+_STRAY_PERCENT: Final = re.compile("%(?![0-9A-Fa-f]{2})")
+
+
+class Route(msgspec.Struct, frozen=True):
+    method: str
+    pattern: str
+    handler: Handler
+    hot: bool = False  # small, quick and frequent: may skip ASGI
+    space: str | None = None  # what turns the first name into a space; "" where the path names none
+
+
+class Match(msgspec.Struct):
+    route: Route
+    names: list[str]  # raw
+
+
+class BadName(ValueError):
+    """A name in the path cannot be one: not percent-encoded UTF-8, too long, or with control characters."""
+
+
+class Router:
+    """Patterns that begin with a slash are whole paths; all others are below `/api/v1/`, which is also `/v1/`."""
+
+    def __init__(self, routes: list[Route]) -> None:
+        self._below_api: dict[str, Any] = {}
+        self._at_root: dict[str, Any] = {}
+        for route in routes:
+            self._add(route)
+
+    def _add(self, route: Route) -> None:
+        at_root = route.pattern.startswith("/")
+        node = self._at_root if at_root else self._below_api
+        for segment in route.pattern.removeprefix("/").split("/"):
+            node = node.setdefault(segment, {})
+        node.setdefault("", {})[route.method] = route
+
+    def find(self, method: str, path: str) -> Match | list[str] | None:
+        """The match; the methods that this path has, if not this one; or None."""
+        names: list[str] = []
+        node, rest = self._start(path)
+        for segment in rest.split("/"):
+            child = node.get(segment) if segment else None
+            if child is None:
+                child = node.get(NAME)
+                if child is None or not segment:
+                    return None
+                names.append(segment)
+            node = child
+        methods: dict[str, Route] = node.get("", {})
+        route = methods.get(method)
+        if route is not None:
+            return Match(route, names)
+        return sorted(methods) or None
+
+    def _start(self, path: str) -> tuple[dict[str, Any], str]:
+        if path.startswith("/api/v1/"):
+            return self._below_api, path[8:]
+        return (self._below_api, path[4:]) if path.startswith("/v1/") else (self._at_root, path[1:])
+
+
+def decoded(name: str, *, chars_max: int) -> str:
+    """A name as its sender meant it."""
+    if "%" in name or not name.isascii():
+        name = _percent_decoded(name)
+    if len(name) > chars_max or not name.isprintable():
+        raise BadName(f"a name in the path has 1 to {chars_max} printable characters")
+    return name
+
+
+def _percent_decoded(name: str) -> str:
+    if _STRAY_PERCENT.search(name) or not name.isascii():
+        raise BadName(f"a name in the path is not percent-encoded: {name[:80]!r}")
+    try:
+        return unquote_to_bytes(name).decode()
+    except UnicodeDecodeError as broken:
+        raise BadName(f"a name in the path is not UTF-8: {name[:80]!r}") from broken

@@ -1,0 +1,146 @@
+"""From an exchange to the ledger and back: the part that both lanes share."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import Any
+
+import msgspec
+
+from openintent.core.answers import Reply
+from openintent.core.commands import Acquire, Command
+from openintent.errors import EngineUnavailable
+from openintent.grantor.grantor import Grantor, NotServing, Refusal
+from openintent.model import Limits
+from openintent.server import bodies, problems
+from openintent.server.auth import Gate
+from openintent.server.exchange import Exchange
+from openintent.server.routing import BadName, Match, Router, decoded
+from openintent.server.views import Views
+
+log = logging.getLogger("openintent.server")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Service:
+    """Answers exchanges. Implements the exchange's `Desk`."""
+
+    def __init__(self, grantor: Grantor, limits: Limits, router: Router, gate: Gate) -> None:
+        self.grantor = grantor
+        self.limits = limits
+        self.router = router
+        self.views = Views()
+        self.gate = gate
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Dispatch
+
+    def dispatch(self, exchange: Exchange) -> None:
+        """Find the handler and let it answer, now or later. Never raises."""
+        try:
+            self.gate.check(exchange)
+            pending = self._handle(exchange, self._matched(exchange))
+            if pending is not None:
+                self.run(exchange, pending)
+        except Exception as failure:  # noqa: BLE001  # an answer for the client, a log line for us
+            self._fail(exchange, failure)
+
+    def _matched(self, exchange: Exchange) -> Match:
+        found = exchange.match or self.router.find(exchange.method, exchange.path)
+        if isinstance(found, Match):
+            return found
+        if found is None:
+            raise problems.Refused(404, problems.plain("not_found", "no such route", detail="Not Found"))
+        allow = f"allow: {', '.join(found)}\r\n".encode()
+        problem = problems.plain("method_not_allowed", f"{exchange.method} is not offered here", detail=found)
+        raise problems.Refused(405, problem, extra=allow)
+
+    def _handle(self, exchange: Exchange, match: Match) -> Awaitable[None] | None:
+        if exchange.body:
+            bodies.check_media_type(exchange)
+        chars_max = self.limits.name_chars_max
+        names: list[Any] = [decoded(name, chars_max=chars_max) for name in match.names]
+        space = match.route.space
+        if space:
+            names[0] = space + names[0]
+        elif space is not None:
+            names.insert(0, None)
+        return match.route.handler(self, exchange, *names)
+
+    def run(self, exchange: Exchange, pending: Awaitable[None]) -> None:
+        """Let a handler go on that must wait for the engine."""
+        task = asyncio.ensure_future(self._finish(exchange, pending))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, exchange: Exchange, pending: Awaitable[None]) -> None:
+        try:
+            await pending
+        except Exception as failure:  # noqa: BLE001  # as in dispatch
+            self._fail(exchange, failure)
+
+    def _fail(self, exchange: Exchange, failure: Exception) -> None:
+        if isinstance(failure, problems.Refused):
+            exchange.conclude_at_once(failure.status, problems.encode(failure.problem), extra=failure.extra)
+        elif isinstance(failure, NotServing | EngineUnavailable):  # the second: while the log is read
+            self.refuse(exchange, Refusal.UNAVAILABLE)
+        elif isinstance(failure, BadName):
+            exchange.conclude_at_once(400, self.problem_payload(400, "bad_request", str(failure)))
+        else:
+            log.error("request failed method=%s path=%r", exchange.method, exchange.path, exc_info=failure)
+            exchange.conclude_at_once(500, self.problem_payload(500, "internal", "Internal Server Error"))
+
+    # Answers
+
+    def encode(self, view: Any) -> bytes:
+        return _encode(view)
+
+    def apply(self, command: Command) -> Reply:
+        reply = self.grantor.apply(command)
+        self.views.date_offset_ms = self.grantor.date_offset_ms
+        return reply
+
+    def apply_or_wait(self, command: Acquire, exchange: Exchange) -> Reply:
+        reply = self.grantor.apply_or_wait(command, exchange)
+        self.views.date_offset_ms = self.grantor.date_offset_ms
+        return reply
+
+    def show(self, exchange: Exchange, reply: Reply, view: Any, *, extra: bytes = b"") -> None:
+        """A success, as soon as it may be told."""
+        exchange.term, exchange.rev = self.grantor.term, reply.rev
+        exchange.conclude(200, _encode(view), after=reply.after, extra=extra)
+
+    def show_refusal(self, exchange: Exchange, reply: Reply) -> None:
+        """An answer that is not a success: also only when it is durable that it is true."""
+        status, problem = problems.of_answer(reply.answer, self.views, now_ms=self.grantor.now_ms)
+        exchange.term, exchange.rev = self.grantor.term, reply.rev
+        seconds = problem.retry_after_seconds
+        extra = problems.retry_after(seconds) if seconds is not None else b""
+        exchange.conclude(status, problems.encode(problem), after=reply.after, extra=extra)
+
+    def problem_payload(self, _status: int, code: str, message: str, hint: str | None = None) -> bytes:
+        return problems.encode(problems.plain(code, message, hint=hint))
+
+    # What an exchange asks of its desk
+
+    def park(self, after: int, exchange: Exchange) -> None:
+        self.grantor.park(after, exchange)
+
+    def refuse(self, exchange: Exchange, refusal: Refusal) -> None:
+        if refusal is Refusal.UNAVAILABLE:
+            problem = problems.plain(
+                "unavailable", "the server cannot answer now; nothing happened", retry_after_seconds=1.0
+            )
+            exchange.conclude_at_once(503, problems.encode(problem), extra=problems.retry_after(1))
+            return
+        message = "the server could not find out whether this was stored: it may have happened"
+        exchange.conclude_at_once(504, self.problem_payload(504, "outcome_unknown", message))
+
+    def abandon(self, request: int) -> None:
+        self.grantor.abandon(request)
+
+    async def close(self) -> None:
+        """Wait for handlers under way."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))

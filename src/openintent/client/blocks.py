@@ -1,0 +1,217 @@
+"""`with client.lease(...)` and `async with client.lease(...)`: the lease is kept alive inside and given back after.
+
+When it is lost, a task is cancelled and the block raises `LeaseLost` in place of that cancellation; a thread cannot
+be cancelled, so it looks at `lease.lost` or `lease.check()`, or has a callback called. A body that ends normally
+under a lost lease raises `LeaseLost` too: its work may have been done without protection. An exception of the body's
+own stays what it is. Trust ends before the release is sent, and the release survives cancellation, within a bound.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+from openintent.client import calls, flows
+from openintent.client.calls import Wish
+from openintent.client.flows import Flow
+from openintent.client.hold import TRUST_ENDED, Watcher, lease_lost
+from openintent.client.holder import Holder
+from openintent.client.lease import Lease, hold_of
+from openintent.client.values import Released
+from openintent.errors import LeaseLost, OpenIntentError
+
+logger = logging.getLogger("openintent.client")
+
+Callback: TypeAlias = Callable[[Lease], object]
+
+# The work is done; for a server that cannot be reached nobody should wait long. It lets go by itself after one ttl.
+RELEASE_S_MAX: Final = 5.0
+# Of a lease that was lost because no answer came, the release will hardly get one.
+LOST_RELEASE_S_MAX: Final = 1.0
+# A lease that was got back may end just then, because the last block on it is left. So often in a row is no accident.
+ENTER_TRIES_MAX: Final = 5
+
+
+class Block:
+    """What both kinds of block do on the way in and on the way out."""
+
+    def __init__(
+        self, holder: Holder, wish: Wish, *, on_lost: Callback | None = None, on_at_risk: Callback | None = None
+    ) -> None:
+        self._holder = holder
+        self._wish = wish
+        self._on_lost = on_lost
+        self._on_at_risk = on_at_risk
+        self._watcher = Watcher(self._tell_lost, self._tell_at_risk)
+        self._lease: Lease | None = None  # stays when the block is left: a callback may still want it
+        self._inside = False
+
+    def _refuse_twice(self) -> None:
+        if self._inside:
+            raise RuntimeError("this block is open already; call client.lease(...) for each")
+
+    def _join(self) -> Lease | None:
+        """The same client's own block on the same scope, if the wish allows it and there is one."""
+        lease = self._holder.kept(self._wish.space, self._wish.scope) if self._wish.reentrant else None
+        return lease if lease is not None and self._open(lease) else None
+
+    def _open(self, lease: Lease) -> bool:
+        self._lease = lease
+        self._inside = self._holder.enter(lease, self._watcher)
+        return self._inside
+
+    def _shut(self) -> tuple[int, LeaseLost | None, Flow[Released] | None]:
+        """End the trust. The token, what became of the lease if it was lost, and the release if one is due."""
+        lease, self._inside = self._lease, False
+        assert lease is not None
+        hold = hold_of(lease)
+        failure = hold.failure() if hold.lost and not hold.inherited else None
+        if not self._holder.leave(lease, self._watcher):
+            return lease.token, failure, None
+        return lease.token, failure, self._release(lease, failure)
+
+    def _release(self, lease: Lease, failure: LeaseLost | None) -> Flow[Released] | None:
+        call = calls.release(calls.lease_path(lease.id))
+        if failure is None:
+            return flows.patiently(call, patience_s=min(lease.ttl_seconds, RELEASE_S_MAX))
+        # If the server itself said that it has ended, there is nothing to give back.
+        return flows.patiently(call, patience_s=LOST_RELEASE_S_MAX) if failure.reason == TRUST_ENDED else None
+
+    def _how_it_ended(self, token: int, failure: LeaseLost | None, released: Released | None) -> LeaseLost | None:
+        """The answer to the release may be the first to tell of a revocation."""
+        if failure is not None or released is None or released.status == "released":
+            return failure
+        return lease_lost(released.ended_reason or released.status, token)
+
+    def _tell_lost(self) -> None:
+        self._stop()
+        self._call(self._on_lost)
+
+    def _tell_at_risk(self) -> None:
+        self._call(self._on_at_risk)
+
+    def _stop(self) -> None:
+        """Stop the work, as far as that can be done from outside."""
+
+    def _call(self, callback: Callback | None) -> None:
+        # On a thread of its own: one slow callback must not delay the soft stop of another lease.
+        lease = self._lease
+        if callback is None or lease is None:
+            return
+        told = (callback, lease)
+        try:
+            threading.Thread(target=_call_safely, args=told, name="openintent-callback", daemon=True).start()
+        except RuntimeError:  # no thread is to be had; told slowly is better than not at all
+            _call_safely(*told)
+
+
+def _call_safely(callback: Callback, lease: Lease) -> None:
+    try:
+        callback(lease)
+    except Exception:
+        logger.exception("callback failed lease=%s", lease.id)
+
+
+def report_unreleased(exc: Exception) -> None:
+    """It may have been released all the same: the answer is what is missing."""
+    logger.warning("release failed, the lease will lapse error=%s", exc)
+
+
+class LeaseBlock(Block):
+    def __init__(
+        self,
+        holder: Holder,
+        wish: Wish,
+        acquire: Callable[[Wish], Lease],
+        run: Callable[[Flow[Released]], Released],
+        *,
+        on_lost: Callback | None = None,
+        on_at_risk: Callback | None = None,
+    ) -> None:
+        super().__init__(holder, wish, on_lost=on_lost, on_at_risk=on_at_risk)
+        self._acquire = acquire
+        self._run = run
+
+    def __enter__(self) -> Lease:
+        self._refuse_twice()
+        for _ in range(ENTER_TRIES_MAX):
+            joined = self._join()
+            if joined is not None:
+                return joined
+            lease = self._acquire(self._wish)
+            if self._open(lease):
+                return lease
+        raise hold_of(lease).failure()
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: object) -> None:
+        token, failure, release = self._shut()
+        failure = self._how_it_ended(token, failure, self._give_back(release))
+        if failure is not None and exc is None:
+            raise failure
+
+    def _give_back(self, release: Flow[Released] | None) -> Released | None:
+        try:
+            return None if release is None else self._run(release)
+        except (OpenIntentError, RuntimeError) as exc:  # RuntimeError: the client was closed inside the block
+            report_unreleased(exc)
+            return None
+
+
+class AsyncLeaseBlock(Block):
+    def __init__(
+        self,
+        holder: Holder,
+        wish: Wish,
+        acquire: Callable[[Wish], Awaitable[Lease]],
+        finish: Callable[[Flow[Released], float], Awaitable[Released | None]],
+        *,
+        on_lost: Callback | None = None,
+        on_at_risk: Callback | None = None,
+    ) -> None:
+        super().__init__(holder, wish, on_lost=on_lost, on_at_risk=on_at_risk)
+        self._acquire = acquire
+        self._finish = finish
+        self._task: asyncio.Task[object] | None = None
+        self._cancelled = False
+
+    async def __aenter__(self) -> Lease:
+        self._refuse_twice()
+        self._task, self._cancelled = asyncio.current_task(), False
+        assert self._task is not None
+        self._loop = asyncio.get_running_loop()
+        self._cancelling_before = self._task.cancelling()
+        for _ in range(ENTER_TRIES_MAX):
+            joined = self._join()
+            if joined is not None:
+                return joined
+            lease = await self._acquire(self._wish)
+            if self._open(lease):
+                return lease
+        raise hold_of(lease).failure()
+
+    def _stop(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and the work with it
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        """On the loop, and only while the body runs: a later cancellation would hit what comes after the block."""
+        if self._inside and not self._cancelled and self._task is not None:
+            self._cancelled = True
+            self._task.cancel()
+
+    async def __aexit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: object) -> None:
+        token, failure, release = self._shut()
+        ours = self._take_back_cancellation(exc)
+        # In a task of its own: cancelling the caller must not cancel the release.
+        released = None if release is None else await self._finish(release, RELEASE_S_MAX)
+        failure = self._how_it_ended(token, failure, released)
+        if failure is not None and (exc is None or ours):
+            raise failure from exc
+
+    def _take_back_cancellation(self, exc: BaseException | None) -> bool:
+        """Whether the body was ended by our cancellation and by no other, as `asyncio.timeout` finds out."""
+        if not self._cancelled or self._task is None:
+            return False
+        return self._task.uncancel() <= self._cancelling_before and isinstance(exc, asyncio.CancelledError)

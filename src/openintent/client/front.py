@@ -1,0 +1,33 @@
+"""What both clients are made of."""
+
+from collections.abc import Sequence
+
+from openintent.client import spelling
+from openintent.client.holder import Holder
+from openintent.client.transport import Addresses
+
+
+class Front:
+    def __init__(
+        self,
+        base_url: str | Sequence[str] | None,
+        api_key: str | None,
+        agent_id: str | None,
+        timeout: float,
+    ) -> None:
+        self._addresses = Addresses(spelling.urls_of(base_url))
+        agent, timeout_s = spelling.agent_id_of(agent_id), spelling.positive("timeout", timeout)
+        self._holder = Holder(self._addresses.urls, spelling.key_of(api_key), agent, timeout_s=timeout_s)
+
+    @property
+    def agent_id(self) -> str:
+        """Who this client is to the server."""
+        return self._holder.identity().agent_id
+
+    @property
+    def base_url(self) -> str:
+        """The server's address; of several, the one that was named first."""
+        return self._holder.urls[0]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.agent_id} at {', '.join(self._holder.urls)}>"

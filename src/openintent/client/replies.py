@@ -1,0 +1,210 @@
+"""What came back, and how it is read. A refusal becomes the exception that its code names; nothing is retried here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from openintent.client.values import Event, Heartbeat, Intent, LeaseVerdict, Released, TokenCheck, Waiter
+from openintent.errors import (
+    BY_CODE,
+    AuthenticationError,
+    ConflictError,
+    NotFoundError,
+    OpenIntentError,
+    OutcomeUnknown,
+    PermissionError_,
+    Unavailable,
+    ValidationError,
+)
+from openintent.trust import Trust
+from openintent.wire import LeaseList, LeaseView
+
+T = TypeVar("T")
+
+# For answers that are not ours: a proxy's, a load balancer's, another server's. What a gateway sends when its own
+# request got no answer (502, 504) leaves open what happened behind it.
+BY_STATUS: Final[Mapping[int, type[OpenIntentError]]] = {
+    400: ValidationError,
+    401: AuthenticationError,
+    403: PermissionError_,
+    404: NotFoundError,
+    409: ConflictError,
+    413: ValidationError,
+    415: ValidationError,
+    422: ValidationError,
+    429: Unavailable,
+    431: ValidationError,
+    502: OutcomeUnknown,
+    503: Unavailable,
+    504: OutcomeUnknown,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: bytes
+    sent_at: float  # on our boot clock, read before the request left
+    retry_after: str | None = None  # the header
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A lease as one reply showed it, and until when that may be relied on."""
+
+    view: LeaseView
+    trust: Trust
+    timeline: tuple[Event, ...] = ()
+
+    @property
+    def ttl_s(self) -> float:
+        """The longest that can be promised at once: no more than the lease may be held, or be without progress."""
+        bounds = (self.view.ttl_seconds, self.view.max_hold_seconds, self.view.progress_seconds)
+        return min(bound for bound in bounds if bound is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The answer to a heartbeat, with the moment at which it was sent."""
+
+    sent_at: float
+    heartbeat: Heartbeat
+
+    def trust(self, verdict: LeaseVerdict) -> Trust:
+        return Trust(sent_at=self.sent_at, waited_s=0.0, remaining_s=verdict.remaining_seconds)
+
+
+class _IntentList(msgspec.Struct):
+    intents: list[Intent]
+
+
+class _Queue(msgspec.Struct):
+    waiters: list[Waiter]
+
+
+class _Story(LeaseView):
+    timeline: list[Event] = msgspec.field(default_factory=list)
+
+
+# Reading
+
+
+def read(reply: Reply, kind: type[T]) -> T:
+    """The body of a success as `kind`; raises what a refusal means."""
+    refuse_refusals(reply)
+    try:
+        return msgspec.json.decode(reply.body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        message = f"the server's answer is not understood: {exc}"
+        raise OpenIntentError(message, status_code=reply.status, code="bad_answer") from exc
+
+
+def refuse_refusals(reply: Reply) -> None:
+    if not 200 <= reply.status < 300:
+        raise problem(reply)
+
+
+def nothing(reply: Reply) -> None:
+    refuse_refusals(reply)
+
+
+def intent(reply: Reply) -> Intent:
+    return read(reply, Intent)
+
+
+def intents(reply: Reply) -> list[Intent]:
+    return read(reply, _IntentList).intents
+
+
+def event(reply: Reply) -> Event:
+    return read(reply, Event)
+
+
+def events(reply: Reply) -> list[Event]:
+    return read(reply, list[Event])
+
+
+def waiters(reply: Reply) -> list[Waiter]:
+    return read(reply, _Queue).waiters
+
+
+def released(reply: Reply) -> Released:
+    return read(reply, Released)
+
+
+def token_check(reply: Reply) -> TokenCheck:
+    return read(reply, TokenCheck)
+
+
+def granted(reply: Reply) -> Seen:
+    """The answer to an acquire: its time runs from when the server stopped making us wait."""
+    view = read(reply, LeaseView)
+    trust = Trust(sent_at=reply.sent_at, waited_s=view.waited_seconds, remaining_s=view.remaining_seconds)
+    return Seen(view, trust)
+
+
+def lease(reply: Reply) -> Seen:
+    return _seen(read(reply, LeaseView), reply)
+
+
+def lease_story(reply: Reply) -> Seen:
+    story = read(reply, _Story)
+    return Seen(story, _trust(story, reply), tuple(story.timeline))
+
+
+def leases(reply: Reply) -> list[Seen]:
+    return [_seen(view, reply) for view in read(reply, LeaseList).leases]
+
+
+def lease_page(reply: Reply) -> tuple[list[Seen], str | None]:
+    page = read(reply, LeaseList)
+    return [_seen(view, reply) for view in page.leases], page.next
+
+
+def beat(reply: Reply) -> Beat:
+    return Beat(reply.sent_at, read(reply, Heartbeat))
+
+
+def _seen(view: LeaseView, reply: Reply) -> Seen:
+    return Seen(view, _trust(view, reply))
+
+
+def _trust(view: LeaseView, reply: Reply) -> Trust:
+    # Only an acquire waits. Elsewhere `waited_seconds` would tell of another request, and stretch this one's trust.
+    return Trust(sent_at=reply.sent_at, waited_s=0.0, remaining_s=view.remaining_seconds)
+
+
+# Refusals
+
+
+def problem(reply: Reply) -> OpenIntentError:
+    body = _as_mapping(reply.body)
+    error = body.get("error")
+    code = error.get("code") if isinstance(error, Mapping) else None
+    kind = BY_CODE.get(code or "") or BY_STATUS.get(reply.status, OpenIntentError)
+    response = _with_retry_after(body, reply.retry_after)
+    return kind(_message(body, reply.status), status_code=reply.status, code=code, response=response)
+
+
+def _as_mapping(body: bytes) -> Mapping[str, Any]:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _message(body: Mapping[str, Any], status: int) -> str:
+    error = body.get("error")
+    told = error.get("message") if isinstance(error, Mapping) else None
+    message = told or body.get("message") or body.get("detail")
+    return message if isinstance(message, str) else f"the server answered {status}"
+
+
+def _with_retry_after(body: Mapping[str, Any], header: str | None) -> Mapping[str, Any]:
+    """The body has the exact number; a proxy in between has only the header."""
+    if header is None or "retry_after_seconds" in body or not header.isdecimal():
+        return body
+    return {**body, "retry_after_seconds": float(header)}

@@ -1,0 +1,99 @@
+"""A real server for the clients' tests, and one fixture that runs a test with both clients."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from openintent import AsyncOpenIntentClient, OpenIntentClient
+
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
+
+
+@contextmanager
+def serving() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server process of one's own: its address, and the process for whoever wants to hurt it."""
+    command = [sys.executable, "-m", "openintent.cli", "serve", "--port", "0", "--engine", "memory:"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            yield _address(process), process
+        finally:
+            process.kill()
+
+
+def _address(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        found = ADDRESS.search(line)
+        if found is not None:
+            return found.group()
+    raise AssertionError(f"the server did not start: {''.join(said)}")
+
+
+@pytest.fixture(scope="session")
+def server_url() -> Iterator[str]:
+    with serving() as (url, _):
+        yield url
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Awaited:
+    """The sync client with methods to be awaited, so that one test can be written for both."""
+
+    def __init__(self, client: OpenIntentClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str):
+        member = getattr(self._client, name)
+        if not callable(member):
+            return member
+
+        async def method(*args, **kwargs):
+            return await asyncio.to_thread(member, *args, **kwargs)
+
+        return method
+
+
+@pytest.fixture(params=["sync", "async"])
+async def make_client(request, server_url, anyio_backend):
+    """Makes clients of one kind, one agent each, and closes them."""
+    made = []
+
+    def make(base_url=server_url, **options):
+        if request.param == "async":
+            made.append(AsyncOpenIntentClient(base_url, **options))
+        else:
+            made.append(Awaited(OpenIntentClient(base_url, **options)))
+        return made[-1]
+
+    yield make
+    for client in made:
+        await client.close()
+
+
+@pytest.fixture
+def client(make_client):
+    return make_client()
+
+
+@pytest.fixture
+def sync_client(server_url) -> Iterator[OpenIntentClient]:
+    with OpenIntentClient(server_url) as client:
+        yield client
+
+
+@pytest.fixture
+def rival(server_url) -> Iterator[OpenIntentClient]:
+    """Another agent, which is also the operator who revokes."""
+    with OpenIntentClient(server_url, agent_id="rival") as client:
+        yield client

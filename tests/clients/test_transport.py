@@ -1,0 +1,188 @@
+"""What a failure of the network means. The other side is a bare socket that misbehaves on purpose."""
+
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+
+from openintent.client import calls
+from openintent.client.transport import (
+    MAY_HAVE_HAPPENED,
+    NEVER_LEFT,
+    Addresses,
+    AsyncHttpTransport,
+    HttpTransport,
+    Identity,
+    failure_of,
+)
+from openintent.clock import boot_s
+from openintent.errors import OutcomeUnknown, Unavailable
+
+CALL = calls.get_intent("i1")
+IDENTITY = Identity("a1", "secret")
+
+
+class Quietly(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+
+@contextmanager
+def listening(behave: Callable[[socket.socket], None]) -> Iterator[str]:
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65_536)
+            behave(self.request)
+
+    with Quietly(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
+def answering(status: str, body: bytes = b"{}", headers: str = "") -> Callable[[socket.socket], None]:
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{headers}\r\n"
+    return lambda connection: connection.sendall(head.encode() + body)
+
+
+def hang_up(connection: socket.socket) -> None:
+    connection.close()
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address where nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+@contextmanager
+def transport(*urls: str, timeout_s: float = 5.0) -> Iterator[HttpTransport]:
+    made = HttpTransport(Addresses(urls), lambda: IDENTITY, timeout_s=timeout_s)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_where_nobody_listens_nothing_happened(nobody):
+    with transport(nobody) as made, pytest.raises(Unavailable) as failure:
+        made.exchange(CALL)
+    assert failure.value.code == "unreachable"
+    assert nobody in str(failure.value)
+
+
+def test_an_answer_that_never_came_leaves_it_open():
+    with listening(hang_up) as url, transport(url) as made, pytest.raises(OutcomeUnknown):
+        made.exchange(CALL)
+
+
+def test_an_answer_that_takes_too_long_leaves_it_open():
+    done = threading.Event()
+    with listening(lambda _: done.wait(5.0)) as url:
+        with transport(url, timeout_s=0.1) as made, pytest.raises(OutcomeUnknown):
+            made.exchange(CALL)
+        done.set()
+
+
+def test_an_answer_that_breaks_off_leaves_it_open():
+    def break_off(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+
+    with listening(break_off) as url, transport(url) as made, pytest.raises(OutcomeUnknown):
+        made.exchange(CALL)
+
+
+def test_the_time_is_taken_before_the_request_leaves():
+    arrived = []
+
+    def note(connection: socket.socket) -> None:
+        arrived.append(boot_s())
+        answering("200 OK")(connection)
+
+    with listening(note) as url, transport(url) as made:
+        before = boot_s()
+        assert before <= made.exchange(CALL).sent_at < arrived[0]
+
+
+def test_of_several_addresses_the_one_that_answers_is_kept(nobody):
+    with listening(answering("200 OK")) as url, transport(nobody, url) as made:
+        assert made.exchange(CALL).status == 200
+        assert made._addresses.in_order() == (url, nobody)
+
+
+def test_when_none_answers_nothing_happened(nobody):
+    with transport(nobody, nobody + "/two") as made, pytest.raises(Unavailable):
+        made.exchange(CALL)
+
+
+def test_an_unknown_outcome_is_not_taken_to_another_address():
+    """That is for the flow to decide: the request may have happened."""
+    asked = []
+    with (
+        listening(hang_up) as dead,
+        listening(asked.append) as other,
+        transport(dead, other) as made,
+    ):
+        with pytest.raises(OutcomeUnknown):
+            made.exchange(CALL)
+        assert asked == []
+        assert made._addresses.in_order() == (other, dead)
+
+
+def test_a_server_that_cannot_serve_is_left_for_the_next():
+    with listening(answering("503 Busy", headers="Retry-After: 2\r\n")) as url, transport(url, url + "/b") as made:
+        reply = made.exchange(CALL)
+        assert (reply.status, reply.retry_after) == (503, "2")
+        assert made._addresses.in_order()[0].endswith("/b")
+
+
+@pytest.mark.anyio
+async def test_the_async_transport_means_the_same(nobody):
+    made = AsyncHttpTransport(Addresses([nobody]), lambda: IDENTITY, timeout_s=1.0)
+    with pytest.raises(Unavailable):
+        await made.exchange(CALL)
+    await made.close()
+    with listening(hang_up) as url:
+        made = AsyncHttpTransport(Addresses([url]), lambda: IDENTITY, timeout_s=1.0)
+        with pytest.raises(OutcomeUnknown):
+            await made.exchange(CALL)
+        await made.close()
+
+
+def _kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
+    yield kind
+    for narrower in kind.__subclasses__():
+        yield from _kinds(narrower)
+
+
+@pytest.mark.parametrize("kind", sorted(set(_kinds(httpx2.RequestError)), key=lambda kind: kind.__name__))
+def test_every_failure_of_the_http_library_means_something(kind):
+    if not kind.__subclasses__():
+        assert issubclass(kind, NEVER_LEFT) != issubclass(kind, MAY_HAVE_HAPPENED)
+        assert failure_of(kind("so it is"), "http://a").message.endswith("so it is")
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://a", "http://", ""])
+def test_what_is_no_address_is_refused_at_once(url):
+    with pytest.raises(ValueError, match="address"):
+        Addresses([url])
+
+
+def test_the_key_is_shown_nowhere():
+    assert "secret" not in repr(IDENTITY)
+    assert IDENTITY.headers["X-API-Key"] == "secret"
+
+
+def test_a_closed_transport_says_so(nobody):
+    with transport(nobody) as made:
+        pass
+    with pytest.raises(RuntimeError, match="closed"):
+        made.exchange(CALL)

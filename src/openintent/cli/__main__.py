@@ -1,0 +1,3 @@
+from openintent.cli.root import main
+
+main()

@@ -1,0 +1,85 @@
+"""A server in a process of its own, to be killed, stopped, frozen and started again on the same port and file."""
+
+import random
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+
+# Below the range from which the system gives ports to clients: while the server is down, a client that calls its
+# port could otherwise be given that very port and connect to itself.
+PORTS = range(20_000, 32_000)
+READY = "openintent is ready at "
+STOP_S_MAX = 20.0
+
+
+def free_port() -> int:
+    while True:
+        port = random.choice(PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+class ServerProcess:
+    """Ready when `start` returns. Its log goes to a file, beside the database unless said otherwise."""
+
+    def __init__(self, database: Path, *, log: Path | None = None) -> None:
+        self.database = database
+        self.port = free_port()
+        self.log = log or database.with_name(database.name + ".log")
+        self.wrapper: list[str] = []  # a command that runs the server's
+        self.started_at = 0.0  # when the newest process was started; it became ready some time after
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def command(self) -> list[str]:
+        options = ["--port", str(self.port), "--engine", f"sqlite:///{self.database}"]
+        return [*self.wrapper, sys.executable, "-m", "openintent.cli", "serve", *options]
+
+    def launch(self) -> None:
+        """Start it without waiting until it is ready."""
+        assert self._process is None
+        self.started_at = monotonic()
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def start(self) -> float:
+        """Start it; returns how many seconds it took until it was ready."""
+        self.launch()
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        ready_s = monotonic() - self.started_at
+        assert line.startswith(READY), f"{line}{self.log.read_text()}"
+        return ready_s
+
+    def kill(self) -> None:
+        """kill -9: nothing is finished, nothing is said."""
+        if self._process is not None:
+            self._process.kill()
+            self._end()
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        self.signal(signal.SIGTERM)
+        return self._end()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def _end(self) -> int:
+        assert self._process is not None
+        with self._process as process:
+            code = process.wait(STOP_S_MAX)
+        self._process = None
+        return code

@@ -218,12 +218,18 @@ class Event(msgspec.Struct, array_like=True):
     actor: str
     at_ms: int
     payload: dict[str, Any] | None = None
-    lease: Lease | None = None  # for events about a lease, instead of a payload
+    lease: Lease | None = None  # for the end of a lease, instead of a payload: all there is to know of it afterwards
+
+    @property
+    def lease_id(self) -> str | None:
+        """The lease that it is about, if it is about one."""
+        return self.lease.id if self.lease is not None else (self.payload or {}).get("lease_id")
 
 
 class LeaseEnd(msgspec.Struct, array_like=True):
     """Where in the log an ended lease is to be found."""
 
+    id: str
     space: str
     seq: int
 

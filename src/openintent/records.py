@@ -29,7 +29,7 @@ KINDS: Final[dict[str, Any]] = {
     "a": Attempt,
     "c": Checkpoint,
     "d": Cooldown,
-    "e": LeaseEnd,
+    "e": list[LeaseEnd],
     "f": Farewell,
     "i": Intent,
     "l": Lease,

@@ -51,14 +51,15 @@ def check_story(books: Books, events: list[Event]) -> None:
     """The log has no gaps, tokens rise, and a lease begins once, ends once, and is alive in between."""
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert books.seq == len(events)
-    begun = [event.lease for event in events if event.type == "lease_acquired"]
-    ended = [event.lease for event in events if event.type == "lease_released"]
-    assert all(one.token < other.token for one, other in pairwise(begun))
-    assert books.token >= max((lease.token for lease in begun), default=0)
-    assert len({lease.id for lease in begun}) == len(begun)
-    assert len({lease.id for lease in ended}) == len(ended)
-    assert {lease.id for lease in begun} - {lease.id for lease in ended} == set(books.leases)
-    assert {lease.id for lease in ended} <= {lease.id for lease in begun}
+    tokens = [event.payload["token"] for event in events if event.type == "lease_acquired"]
+    begun = [event.lease_id for event in events if event.type == "lease_acquired"]
+    ended = [event.lease_id for event in events if event.type == "lease_released"]
+    assert all(one < other for one, other in pairwise(tokens))
+    assert books.token >= max(tokens, default=0)
+    assert len(set(begun)) == len(begun)
+    assert len(set(ended)) == len(ended)
+    assert set(begun) - set(ended) == set(books.leases)
+    assert set(ended) <= set(begun)
 
 
 def check_nobody_waits_in_vain(books: Books) -> None:

@@ -132,7 +132,15 @@ def test_an_event_shows_the_lease_as_it_was(world):
     world.acquire("ann", lease="L1")
     world.release("L1", "ann")
     acquired, released = world.books.events
-    assert (acquired.lease.status, acquired.lease.ended_reason) == ("active", None)
+    assert (acquired.lease, acquired.lease_id) == (None, "L1")
+    assert acquired.payload == {
+        "lease_id": "L1",
+        "scope": released.lease.scope,
+        "token": released.lease.token,
+        "holder": "ann",
+        "purpose": None,
+        "metadata": {},
+    }
     assert (released.lease.status, released.lease.ended_reason) == ("released", "released")
 
 

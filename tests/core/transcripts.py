@@ -147,10 +147,12 @@ class Stage:
 
     @staticmethod
     def _event(event):
-        what = {} if event.lease is None else {"lease": event.lease.id, "token": event.lease.token}
-        if event.type == "lease_released":
-            what["reason"] = event.lease.ended_reason
-        return _line(str(event.seq), type=event.type, actor=event.actor, **what, **(event.payload or {}))
+        what = event.payload or {}
+        if event.type == "lease_acquired":
+            what = {"lease": event.lease_id, "token": what["token"]}
+        elif event.type == "lease_released":
+            what = {"lease": event.lease_id, "token": event.lease.token, "reason": event.lease.ended_reason}
+        return _line(str(event.seq), type=event.type, actor=event.actor, **what)
 
     # Answers
 

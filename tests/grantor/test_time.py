@@ -61,7 +61,7 @@ async def test_a_short_lease_ends_on_time_although_the_alarm_stood_later(stage, 
     assert alarms.ahead_ms == 100
     reader = stage.grantor.feed.subscribe(lambda event: event.type == "lease_released")
     alarms.ring()
-    assert (await soon(reader.next())).lease.id == "L1"
+    assert (await soon(reader.next())).lease_id == "L1"
 
 
 async def test_a_waiter_is_granted_at_the_instant_of_the_lapse(stage, alarms):

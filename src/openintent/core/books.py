@@ -5,14 +5,20 @@ engine must store. Keys: a kind, a slash, names, and before a last part a tab, w
 """
 
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from openintent.core.answers import Answer, Reply
 from openintent.core.scopes import ScopeIndex
 from openintent.core.timers import Timers
-from openintent.model import Attempt, Cooldown, Event, Intent, Lease, Limits, Waiter
+from openintent.model import Attempt, Cooldown, Event, Intent, Lease, LeaseEnd, Limits, Waiter
+
+T = TypeVar("T")
+
+BUCKET_CHARS: Final = 8  # of the ten that are milliseconds: a bucket holds the leases of a quarter of a second
 
 
 class Line(msgspec.Struct):
@@ -80,6 +86,7 @@ class Books:
         self.changes: dict[str, Any] = {}
         self.wiped: list[tuple[str, str]] = []
         self.events: list[Event] = []
+        self.ends: list[LeaseEnd] = []
 
     # Looking
 
@@ -133,19 +140,30 @@ class Books:
     def take_batch(self) -> Batch:
         """Close the open batch and hand it over."""
         changes = self.changes
-        for space, events in _by_space(self.events).items():
+        for space, events in _grouped(self.events, attrgetter("space")).items():
             changes[event_key(space, events[-1].seq)] = events
+        for bucket, ends in _grouped(self.ends, bucket_of).items():
+            changes[end_key(bucket, ends[-1].seq)] = ends
         taken = Batch(self.batch, self.rev, self.token, self.seq, self.now_ms, changes, self.wiped, self.events)
         self.batch += 1
-        self.changes, self.wiped, self.events = {}, [], []
+        self.changes, self.wiped, self.events, self.ends = {}, [], [], []
         return taken
 
 
-def _by_space(events: list[Event]) -> dict[str, list[Event]]:
-    spaces: dict[str, list[Event]] = {}
-    for event in events:
-        spaces.setdefault(event.space, []).append(event)
-    return spaces
+def _grouped(things: list[T], group_of: Callable[[T], str]) -> dict[str, list[T]]:
+    groups: dict[str, list[T]] = {}
+    for thing in things:
+        groups.setdefault(group_of(thing), []).append(thing)
+    return groups
+
+
+def bucket_of(end: LeaseEnd) -> str:
+    """Ends are stored in chunks too. Ids begin with the time of their grant, so those of one chunk share a bucket."""
+    return end.id[:BUCKET_CHARS]
+
+
+def end_key(bucket: str, seq: int) -> str:
+    return f"e/{bucket}\t{seq:016x}"
 
 
 def event_key(space: str, seq: int) -> str:

@@ -1,7 +1,5 @@
 """Granting: a lease comes into being, with the next token and a deadline that nothing shortens."""
 
-from copy import copy
-
 from openintent.core.books import Books, checkpoint_key
 from openintent.model import Ask, Lease
 
@@ -20,9 +18,20 @@ def grant(books: Books, ask: Ask, lease_id: str, attempt: str | None) -> Lease:
     books.held[ask.holder] = books.held.get(ask.holder, 0) + 1
     books.timers.add(lease)
     keep(books, lease)
-    # A copy: the lease goes on changing, also before the batch is taken, and the event must not.
-    books.log("lease_acquired", ask.space, ask.holder, lease=copy(lease))
+    books.log("lease_acquired", ask.space, ask.holder, payload=constant_part(lease))
     return lease
+
+
+def constant_part(lease: Lease) -> dict[str, object]:
+    """What its events say of a lease: only what never changes, as the lease itself goes on changing."""
+    return {
+        "lease_id": lease.id,
+        "scope": lease.scope,
+        "token": lease.token,
+        "holder": lease.holder,
+        "purpose": lease.purpose,
+        "metadata": lease.metadata or {},
+    }
 
 
 def _new_lease(books: Books, ask: Ask, lease_id: str, attempt: str | None) -> Lease:

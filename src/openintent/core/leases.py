@@ -46,7 +46,8 @@ from openintent.model import Attempt, Checkpoint, Cooldown, Lease, LeaseEnd, int
 
 def acquire(books: Books, command: Acquire) -> Reply:
     ask = command.ask
-    if missing_intent(books, ask.space):
+    # In a space that is in use there is no need to ask: an intent cannot go while anything is held in it.
+    if ask.space not in books.spaces and missing_intent(books, ask.space):
         return books.reply(Missing("intent"))
     print_ = b""
     if command.attempt is not None:
@@ -246,7 +247,7 @@ def _write_end(books: Books, lease: Lease, actor: str) -> None:
     lease.batch = books.batch
     books.drop(f"l/{lease.id}")
     event = books.log("lease_released", lease.space, actor, lease=lease)
-    books.keep(f"e/{lease.id}", LeaseEnd(lease.space, event.seq))
+    books.ends.append(LeaseEnd(lease.id, lease.space, event.seq))
     attempts.expire(books, lease.holder, lease.attempt)
     books.ended[lease.id] = lease
     if len(books.ended) > books.limits.ended_kept_max:

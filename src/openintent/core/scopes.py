@@ -14,6 +14,7 @@ T = TypeVar("T")
 
 EVERYTHING = "*"
 BELOW = "/**"
+ROOT_ALONE = ("",)
 
 
 def problem(scope: str, limits: Limits) -> str | None:
@@ -29,6 +30,8 @@ def problem(scope: str, limits: Limits) -> str | None:
 
 def split(scope: str) -> tuple[str, bool]:
     """The path that a scope stands at, and whether it covers what is below."""
+    if scope[-1] != "*":  # most scopes; all that follows is for the others
+        return scope, False
     if scope == EVERYTHING:
         return "", True
     if scope.endswith(BELOW) and len(scope) > len(BELOW):
@@ -44,6 +47,11 @@ def ancestors(path: str) -> Iterator[str]:
         yield path
         cut = path.rfind("/")
     yield ""
+
+
+def lineage(path: str) -> tuple[str, ...]:
+    """The same at once; most paths have one segment, and so nothing but the root above them."""
+    return tuple(ancestors(path)) if "/" in path else ROOT_ALONE
 
 
 def covers(outer: str, inner: str) -> bool:
@@ -94,8 +102,14 @@ class ScopeIndex(Generic[T]):
         if wide:
             self._wide[path] = (owner, item)
         if path:
-            for above in ancestors(path):
-                self._below.setdefault(above, {}).setdefault(owner, {})[scope] = item
+            for above in lineage(path):
+                owners = self._below.get(above)
+                if owners is None:
+                    owners = self._below[above] = {}
+                scopes = owners.get(owner)
+                if scopes is None:
+                    scopes = owners[owner] = {}
+                scopes[scope] = item
 
     def remove(self, scope: str) -> None:
         owner, _ = self._items.pop(scope)
@@ -103,7 +117,7 @@ class ScopeIndex(Generic[T]):
         if wide:
             del self._wide[path]
         if path:
-            for above in ancestors(path):
+            for above in lineage(path):
                 self._forget(above, owner, scope)
 
     def _forget(self, above: str, owner: str, scope: str) -> None:
@@ -131,7 +145,7 @@ class ScopeIndex(Generic[T]):
         found = self._wide.get(path)
         if found is not None and found[0] != owner:
             return found[1]
-        for above in ancestors(path):
+        for above in lineage(path):
             found = self._wide.get(above)
             if found is not None and found[0] != owner:
                 return found[1]
@@ -149,7 +163,7 @@ class ScopeIndex(Generic[T]):
         if path in self._items and not split(path)[1]:
             yield self._items[path][1]
         if self._wide:
-            for at in dict.fromkeys((path, *ancestors(path))):
+            for at in dict.fromkeys((path, *lineage(path))):
                 if at in self._wide:
                     yield self._wide[at][1]
         if wide:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from openintent import records
-from openintent.core.books import event_key
+from openintent.core.books import BUCKET_CHARS, end_key, event_key
 from openintent.engines.base import Engine
 from openintent.model import Event, Lease, LeaseEnd
 
@@ -39,12 +39,16 @@ class History:
         return None if event is None else event.lease
 
     async def end_of(self, lease_id: str) -> Event | None:
-        key = f"e/{lease_id}"
-        pointers = await self._engine.scan(key, key + "\x00", limit=1)
-        if not pointers:
-            return None
-        end: LeaseEnd = records.decode(key, pointers[0].value)
-        return await self.event(end.space, end.seq)
+        bucket = lease_id[:BUCKET_CHARS]
+        first, last = end_key(bucket, 0), end_key(bucket, SEQ_MAX)
+        while chunks := await self._engine.scan(first, last, limit=CHUNKS_PER_SCAN):
+            for record in chunks:
+                ends: list[LeaseEnd] = records.decode(record.key, record.value)
+                for end in ends:
+                    if end.id == lease_id:
+                        return await self.event(end.space, end.seq)
+            first = chunks[-1].key + "\x00"
+        return None
 
     async def event(self, space: str, seq: int) -> Event | None:
         found = await self.events(space, after=seq - 1, limit=1)
@@ -53,5 +57,5 @@ class History:
     async def lease_events(self, space: str, lease_id: str, *, limit: int = 100) -> list[Event]:
         """What the log says of one lease, oldest first, as far as it is among the newest events of its space."""
         newest = await self.events(space, limit=10_000, newest_first=True)
-        story = [event for event in newest if event.lease is not None and event.lease.id == lease_id]
+        story = [event for event in newest if event.lease_id == lease_id]
         return story[::-1][:limit]

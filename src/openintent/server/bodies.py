@@ -153,8 +153,9 @@ class Checks:
 
     def ms(self, field: str, seconds: float, *, least_ms: int, most_ms: int) -> int:
         """Seconds to milliseconds, within bounds."""
-        if least_ms <= seconds * 1_000 <= most_ms:
-            return round(seconds * 1_000)
+        ms = seconds * 1_000
+        if least_ms <= ms <= most_ms:
+            return round(ms)
         self.fault(field, f"must be from {least_ms / 1_000:g} to {most_ms / 1_000:g} seconds", "range")
         return least_ms
 

@@ -12,6 +12,8 @@ from openintent.server.routing import Match
 
 _RUN: Final = os.urandom(4).hex().encode()  # tells the answers of two runs apart
 _numbers = count(1)
+_MARK: Final = b"x-request-id: " + _RUN + b"-%d\r\n"
+_MARK_WITH_REV: Final = _MARK + b"x-term: %d\r\nx-rev: %d\r\n"
 
 Render = Callable[["Exchange", Reply], None]
 
@@ -118,10 +120,9 @@ class Exchange:
 
     def mark_lines(self) -> bytes:
         """Which answer this is: its own number, and its place among all commands if the ledger had a part in it."""
-        number = next(_numbers)
         if not self.rev:
-            return b"x-request-id: %b-%d\r\n" % (_RUN, number)
-        return b"x-request-id: %b-%d\r\nx-term: %d\r\nx-rev: %d\r\n" % (_RUN, number, self.term, self.rev)
+            return _MARK % next(_numbers)
+        return _MARK_WITH_REV % (next(_numbers), self.term, self.rev)
 
 
 STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from openintent.core.answers import Reply
-from openintent.core.commands import Acquire, Command
 from openintent.errors import EngineUnavailable
 from openintent.grantor.grantor import Grantor, NotServing, Refusal
 from openintent.model import Limits
@@ -28,9 +27,13 @@ class Service:
 
     def __init__(self, grantor: Grantor, limits: Limits, router: Router, gate: Gate) -> None:
         self.grantor = grantor
+        # The grantor's own, without a detour: these are called for every request.
+        self.apply = grantor.apply
+        self.apply_or_wait = grantor.apply_or_wait
+        self.park = grantor.park
         self.limits = limits
         self.router = router
-        self.views = Views()
+        self.views = Views(grantor)
         self.gate = gate
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -96,16 +99,6 @@ class Service:
     def encode(self, view: Any) -> bytes:
         return _encode(view)
 
-    def apply(self, command: Command) -> Reply:
-        reply = self.grantor.apply(command)
-        self.views.date_offset_ms = self.grantor.date_offset_ms
-        return reply
-
-    def apply_or_wait(self, command: Acquire, exchange: Exchange) -> Reply:
-        reply = self.grantor.apply_or_wait(command, exchange)
-        self.views.date_offset_ms = self.grantor.date_offset_ms
-        return reply
-
     def show(self, exchange: Exchange, reply: Reply, view: Any, *, extra: bytes = b"") -> None:
         """A success, as soon as it may be told."""
         exchange.term, exchange.rev = self.grantor.term, reply.rev
@@ -123,9 +116,6 @@ class Service:
         return problems.encode(problems.plain(code, message, hint=hint))
 
     # What an exchange asks of its desk
-
-    def park(self, after: int, exchange: Exchange) -> None:
-        self.grantor.park(after, exchange)
 
     def refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         if refusal is Refusal.UNAVAILABLE:

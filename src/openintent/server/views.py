@@ -1,21 +1,29 @@
 """The ledger's things as they are shown: seconds for milliseconds, dates for people."""
 
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
+from openintent.core.grants import constant_part
 from openintent.model import Event, Intent, Lease, Waiter, intent_of
 from openintent.wire import EventView, IntentView, LeaseStory, LeaseView, WaiterView
 
 SECONDS_KEPT_MAX: Final = 1_000
 
 
+class Calendar(Protocol):
+    """What turns ledger time into dates. It has no part in any number."""
+
+    @property
+    def date_offset_ms(self) -> int: ...
+
+
 class Views:
-    """Shows things at an instant. `date_offset_ms` turns ledger time into dates; it has no part in any number."""
+    """Shows things at an instant."""
 
-    __slots__ = ("_seconds", "date_offset_ms")
+    __slots__ = ("_calendar", "_seconds")
 
-    def __init__(self) -> None:
-        self.date_offset_ms = 0
+    def __init__(self, calendar: Calendar) -> None:
+        self._calendar = calendar
         self._seconds: dict[int, str] = {}  # their texts; most dates are of a few seconds around the present
 
     def date(self, at_ms: int) -> str:
@@ -33,7 +41,7 @@ class Views:
         live = lease.status == "active"
         ended_at_ms = lease.ended_at_ms
         remaining_ms = max(0, lease.deadline_ms - now_ms) if live else 0
-        expires_at_ms = lease.deadline_ms + self.date_offset_ms if ended_at_ms is None else ended_at_ms
+        expires_at_ms = lease.deadline_ms + self._calendar.date_offset_ms if ended_at_ms is None else ended_at_ms
         max_hold_ms, progress_ms = lease.max_hold_ms, lease.progress_ms
         return LeaseView(
             lease.id,
@@ -65,7 +73,7 @@ class Views:
         return LeaseStory(**fields, timeline=[self.event(event) for event in events])
 
     def event(self, event: Event) -> EventView:
-        payload = _lease_payload(event, event.lease) if event.lease is not None else event.payload or {}
+        payload = _end_payload(event.lease) if event.lease is not None else event.payload or {}
         return EventView(
             id=str(event.seq),
             seq=event.seq,
@@ -108,16 +116,7 @@ class Views:
         )
 
 
-def _lease_payload(event: Event, lease: Lease) -> dict[str, object]:
-    """What an event says of its lease: at its grant nothing of its end, even if both were written together."""
-    shown: dict[str, object] = {
-        "lease_id": lease.id,
-        "scope": lease.scope,
-        "token": lease.token,
-        "holder": lease.holder,
-        "purpose": lease.purpose,
-        "metadata": lease.metadata or {},
-    }
-    if event.type != "lease_acquired":
-        shown |= {"reason": lease.status, "cause": lease.ended_reason, "note": lease.ended_note}
-    return shown
+def _end_payload(lease: Lease) -> dict[str, object]:
+    """What the event of its end says of a lease: what that of its grant said, and how it ended."""
+    ending = {"reason": lease.status, "cause": lease.ended_reason, "note": lease.ended_note}
+    return constant_part(lease) | ending

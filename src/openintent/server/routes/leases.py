@@ -322,7 +322,7 @@ def heartbeat(service: Service, exchange: Exchange, agent_id: str) -> None:
         Verdict(lease_id, "renewed", left_ms / 1_000) if reason is None else Verdict(lease_id, "lost", 0.0, reason)
         for lease_id, left_ms, reason in verdicts.rows
     ]
-    today_ms = now_ms + views.date_offset_ms
+    today_ms = now_ms + service.grantor.date_offset_ms
     next_at = views.date(today_ms + verdicts.next_ms)
     shown = HeartbeatView("ok", views.date(today_ms), next_at, verdicts.next_ms / 1_000, rows)
     service.show(exchange, reply, shown)

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from openintent.grantor.grantor import NotServing, Refusal
+from openintent.engines.memory import MemoryEngine
+from openintent.grantor.grantor import Grantor, NotServing, Refusal
 from openintent.model import Limits
 from openintent.server.auth import Gate
 from openintent.server.exchange import Exchange
@@ -25,7 +26,8 @@ class Shown(Exchange):
 
 
 def asked(handler, *, method="GET", path="/api/v1/thing"):
-    service = Service(None, Limits(), Router([Route("GET", "thing", handler)]), Gate())
+    grantor = Grantor(MemoryEngine(), Limits(), member="test")
+    service = Service(grantor, Limits(), Router([Route("GET", "thing", handler)]), Gate())
     exchange = Shown(service, method, path)
     service.dispatch(exchange)
     return exchange
@@ -77,13 +79,11 @@ def test_what_may_have_happened_is_said_to_be_unknown():
 def test_readiness_is_a_503_while_there_is_no_grantor():
     from openintent.server.routes.system import readyz
 
-    class Grantor:
-        serving, term = False, 3
-
-    service = Service(Grantor(), Limits(), Router([Route("GET", "/readyz", readyz)]), Gate())
+    grantor = Grantor(MemoryEngine(), Limits(), member="test")  # not started
+    service = Service(grantor, Limits(), Router([Route("GET", "/readyz", readyz)]), Gate())
     exchange = Shown(service, "GET", "/readyz")
     service.dispatch(exchange)
-    assert (exchange.status, problem_in(exchange)) == (503, {"status": "not ready", "term": 3})
+    assert (exchange.status, problem_in(exchange)) == (503, {"status": "not ready", "term": 0})
 
 
 def test_a_client_that_went_away_is_not_answered():

@@ -65,6 +65,7 @@ class Books:
         self.rev = 0
         self.now_ms = now_ms
         self.date_offset_ms = 0  # wall clock minus ledger time; for dates only
+        self.date_ms = now_ms  # the present as a date
         self.token = token
         self.seq = seq
         self.order = 0
@@ -89,10 +90,6 @@ class Books:
         self.ends: list[LeaseEnd] = []
 
     # Looking
-
-    @property
-    def date_ms(self) -> int:
-        return self.now_ms + self.date_offset_ms
 
     def space(self, name: str) -> Space:
         found = self.spaces.get(name)

@@ -1,15 +1,14 @@
 """Granting: a lease comes into being, with the next token and a deadline that nothing shortens."""
 
-from openintent.core.books import Books, checkpoint_key
+from openintent.core.books import Books, Space, checkpoint_key
 from openintent.model import Ask, Lease
 
 
-def grant(books: Books, ask: Ask, lease_id: str, attempt: str | None) -> Lease:
+def grant(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str | None) -> Lease:
     """Give the scope to the holder. The caller has made sure that nothing stands against it."""
     books.token += 1
     lease = _new_lease(books, ask, lease_id, attempt)
     lease.deadline_ms = promised_end_ms(lease, books.now_ms + ask.ttl_ms)
-    space = books.space(ask.space)
     if space.checkpoints and ask.scope in space.checkpoints:
         lease.checkpoint = space.checkpoints.pop(ask.scope)
         books.drop(checkpoint_key(ask.space, ask.scope))

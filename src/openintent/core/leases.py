@@ -62,21 +62,26 @@ def acquire(books: Books, command: Acquire) -> Reply:
 
 def _acquire_anew(books: Books, command: Acquire, print_: bytes) -> Reply:
     ask = command.ask
-    space = books.spaces.get(ask.space)
-    if space is not None:
-        own = space.leases.get(ask.scope)
-        if own is not None and own.holder == ask.holder:
-            return _own_again(books, command, own, print_)
-        why = waiting.obstacle(books, space, ask, waiting.newcomer_rank(ask))
-        if why is not None:
-            if command.wait_ms > 0:
-                return waiting.enqueue(books, command, print_)
-            return books.reply(why, after=why.lease.batch if isinstance(why, Held) else None)
+    space = books.space(ask.space)
+    why = waiting.obstacle(books, space, ask)
+    if why is not None:
+        return _refuse(books, command, why, print_)
     if books.held.get(ask.holder, 0) >= books.limits.leases_per_agent_max:
+        books.tidy(space)
         return books.reply(LimitReached("leases of this agent", books.limits.leases_per_agent_max))
-    lease = grants.grant(books, ask, command.lease_id, command.attempt)
-    attempts.remember(books, ask.holder, command.attempt, kind="lease", print_=print_, target=lease.id)
+    lease = grants.grant(books, space, ask, command.lease_id, command.attempt)
+    if command.attempt is not None:
+        attempts.remember(books, ask.holder, command.attempt, kind="lease", print_=print_, target=lease.id)
     return books.reply(Granted(lease, 0, books.remaining_ms(lease)), after=lease.batch)
+
+
+def _refuse(books: Books, command: Acquire, why: waiting.Obstacle, print_: bytes) -> Reply:
+    """It cannot be granted now: say so, or let it wait."""
+    if isinstance(why, Held) and why.yours:
+        return _own_again(books, command, why.lease, print_)
+    if command.wait_ms > 0:
+        return waiting.enqueue(books, command, print_)
+    return books.reply(why, after=why.lease.batch if isinstance(why, Held) else None)
 
 
 def _own_again(books: Books, command: Acquire, own: Lease, print_: bytes) -> Reply:
@@ -248,7 +253,8 @@ def _write_end(books: Books, lease: Lease, actor: str) -> None:
     books.drop(f"l/{lease.id}")
     event = books.log("lease_released", lease.space, actor, lease=lease)
     books.ends.append(LeaseEnd(lease.id, lease.space, event.seq))
-    attempts.expire(books, lease.holder, lease.attempt)
+    if lease.attempt is not None:
+        attempts.expire(books, lease.holder, lease.attempt)
     books.ended[lease.id] = lease
     if len(books.ended) > books.limits.ended_kept_max:
         books.ended.popitem(last=False)

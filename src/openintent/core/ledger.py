@@ -50,6 +50,7 @@ class Ledger:
         books = self.books
         assert now_ms >= books.now_ms, (now_ms, books.now_ms)
         books.now_ms = now_ms
+        books.date_ms = now_ms + books.date_offset_ms
         if books.timers.next_ms <= now_ms:
             self._let_lapse(now_ms)
         books.rev += 1

@@ -141,6 +141,13 @@ class ScopeIndex(Generic[T]):
                 return found
         return self._below_other(path, owner) if wide else None
 
+    def blocking(self, scope: str, owner: str) -> T | None:
+        """One item that an owner's item on this scope could not stand beside: another's that overlaps, or the same."""
+        if scope[-1] != "*" and not self._wide:  # most scopes, in most spaces
+            found = self._items.get(scope)
+            return None if found is None else found[1]
+        return self.other(scope, owner) or self.get(scope)
+
     def _wide_other(self, path: str, owner: str) -> T | None:
         found = self._wide.get(path)
         if found is not None and found[0] != owner:

@@ -22,17 +22,13 @@ class Timed(Protocol):
 
 
 class Timers:
-    __slots__ = ("_heap", "_litter", "_n")
+    __slots__ = ("_heap", "_litter", "_n", "next_ms")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timed]] = []
         self._n = 0  # ties go in the order of entry, and things need no order of their own
         self._litter = 0
-
-    @property
-    def next_ms(self) -> int:
-        """No thing falls due before this instant."""
-        return self._heap[0][0] if self._heap else NEVER
+        self.next_ms = NEVER  # no thing falls due before this instant; looked at with every command
 
     def add(self, thing: Timed) -> None:
         """Watch a thing, or note that it is due earlier than before."""
@@ -47,6 +43,7 @@ class Timers:
             self._heap = [entry for entry in self._heap if self._valid(entry)]
             heapq.heapify(self._heap)
             self._litter = 0
+            self._note_next()
 
     def pop_due(self, now_ms: int) -> Timed | None:
         """The next thing that is due by now, or None."""
@@ -58,14 +55,20 @@ class Timers:
             due_ms = thing.due_ms
             thing.timer_ms = DEAD
             if due_ms <= now_ms:
+                self._note_next()
                 return thing
             self._push(thing, due_ms)
+        self._note_next()
         return None
+
+    def _note_next(self) -> None:
+        self.next_ms = self._heap[0][0] if self._heap else NEVER
 
     def _push(self, thing: Timed, due_ms: int) -> None:
         self._n += 1
         thing.timer_ms = due_ms
         heapq.heappush(self._heap, (due_ms, self._n, thing))
+        self.next_ms = self._heap[0][0]
 
     @staticmethod
     def _valid(entry: tuple[int, int, Timed]) -> bool:

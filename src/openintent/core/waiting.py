@@ -21,16 +21,16 @@ _rank = attrgetter("rank")
 BEHIND_ALL = 1 << 62  # the order of somebody who has no place yet
 
 
-def obstacle(books: Books, space: Space, ask: Ask, rank: tuple[int, int]) -> Obstacle | None:
-    """Why this cannot be granted now to somebody of that rank, or None."""
-    held = space.leases.other(ask.scope, ask.holder) or space.leases.get(ask.scope)
+def obstacle(books: Books, space: Space, ask: Ask, rank: tuple[int, int] | None = None) -> Obstacle | None:
+    """Why this cannot be granted now to somebody of that rank, or to a newcomer; None if it can."""
+    held = space.leases.blocking(ask.scope, ask.holder)
     if held is not None:
         return Held(held, books.remaining_ms(held), queue_length(space, ask.scope), yours=held.holder == ask.holder)
     if space.cooldowns:
         for closed in space.cooldowns.overlapping(ask.scope):
             left_ms = max(0, closed.until_ms - books.now_ms)
             return Cooling(closed.scope, closed.holder, left_ms, queue_length(space, ask.scope))
-    first = _ahead(space, ask, rank) if space.lines else None
+    first = _ahead(space, ask, rank or (-ask.priority, BEHIND_ALL)) if space.lines else None
     return None if first is None else Overtaking(ask.scope, first.ask.holder, queue_length(space, ask.scope))
 
 
@@ -43,10 +43,6 @@ def _ahead(space: Space, ask: Ask, rank: tuple[int, int]) -> Waiter | None:
             if waiter.in_line and waiter.ask.holder != ask.holder:
                 return waiter
     return None
-
-
-def newcomer_rank(ask: Ask) -> tuple[int, int]:
-    return (-ask.priority, BEHIND_ALL)
 
 
 def queue_length(space: Space, scope: str) -> int:
@@ -185,7 +181,7 @@ def _first_in_line(line: Line) -> Waiter | None:
 def _grant(books: Books, space: Space, waiter: Waiter) -> None:
     books.rev += 1
     _remove(books, space, waiter)
-    lease = grants.grant(books, waiter.ask, waiter.ticket, waiter.attempt)
+    lease = grants.grant(books, space, waiter.ask, waiter.ticket, waiter.attempt)
     granted = Granted(lease, books.now_ms - waiter.arrived_ms, books.remaining_ms(lease))
     del books.requests[waiter.request]
     books.outbox.append((waiter.request, books.reply(granted, after=lease.batch)))

@@ -39,13 +39,14 @@ T = TypeVar("T")
 APPLICATION_ID: Final = int.from_bytes(b"OILs")
 SCHEMA_VERSION: Final = 1
 
-# The weight of a commit is its changes, one for itself, and one for each KiB. A slice of this weight took 2 to 5 ms
-# where it was measured, with half of its keys at random.
+# The weight of a commit is its changes, one for itself, and one for each KiB. A slice of this weight takes 10 ms on
+# a plain SSD. In a larger one more changes cancel each other out, such as a lease that came and went; a commit that
+# arrives meanwhile waits for it.
 SLICE_WEIGHT: Final = 2_000
 # From here on a slice is folded whenever nobody asks for anything.
-IDLE_WEIGHT: Final = 4_000
-# From here on, after each commit, idle or not. A scan, which folds all, has about this much to do first at the most.
-FORCED_WEIGHT: Final = 20_000
+IDLE_WEIGHT: Final = 2_000
+# From here on a slice is folded after each commit, idle or not. A scan, which folds all, then takes 100 ms at most.
+FORCED_WEIGHT: Final = 10_000
 
 # SQLite copies the WAL into the database inside the commit that fills this many pages, 4 MiB, and then writes the WAL
 # again from its start, where a sync is faster than at a growing end. In two short trials against 4,000 pages this had

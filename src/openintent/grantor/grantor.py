@@ -165,7 +165,7 @@ class Grantor:
         if not self.serving or self._stopping or not self._leadership.trusted():
             raise NotServing
         books = self._books
-        reply = self._ledger.apply(command, self._now())
+        reply = self._ledger.apply(command, self._clock.read(self._boot_ms()))
         if books.outbox:
             self._deliver()
         if books.written == books.batch:

@@ -28,7 +28,6 @@ class Service(Desk, Protocol):
 class Line(Protocol):
     """What a hot request needs of its connection."""
 
-    address: str
     fields: dict[bytes, bytes]
     pipeline: deque[Any]
 
@@ -47,7 +46,6 @@ class HotCycle(Exchange):
     def __init__(self, line: Line, method: str, path: str, query: str, match: Match) -> None:
         Exchange.__init__(self, line.service, method, path, query, line.fields)
         self.line = line
-        self.client = line.address
         self.match = match
         self.keep_alive = True
         self.response_complete = False  # answered, but perhaps not yet its turn

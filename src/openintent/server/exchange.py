@@ -14,6 +14,9 @@ _RUN: Final = os.urandom(4).hex().encode()  # tells the answers of two runs apar
 _numbers = count(1)
 _MARK: Final = b"x-request-id: " + _RUN + b"-%d\r\n"
 _MARK_WITH_REV: Final = _MARK + b"x-term: %d\r\nx-rev: %d\r\n"
+_KIND: Final = b"content-type: application/json\r\ncontent-length: %d\r\n"
+_HEAD: Final = _KIND + _MARK + b"%b"
+_HEAD_WITH_REV: Final = _KIND + _MARK_WITH_REV + b"%b"
 
 Render = Callable[["Exchange", Reply], None]
 
@@ -33,7 +36,6 @@ class Exchange:
 
     __slots__ = (
         "body",
-        "client",
         "desk",
         "done",
         "extra",
@@ -57,7 +59,6 @@ class Exchange:
         self.query = query
         self.headers = headers  # names in lower case
         self.body = b""
-        self.client = ""
         self.match: Match | None = None
         self.render: Render | None = None  # how to show an answer that comes later
         self.waiting = 0  # the number under which it waits in a queue
@@ -112,11 +113,9 @@ class Exchange:
 
     def head_lines(self) -> bytes:
         """The header lines of the answer, each ended by CRLF."""
-        return b"content-type: application/json\r\ncontent-length: %d\r\n%b%b" % (
-            len(self.payload),
-            self.mark_lines(),
-            self.extra,
-        )
+        if not self.rev:
+            return _HEAD % (len(self.payload), next(_numbers), self.extra)
+        return _HEAD_WITH_REV % (len(self.payload), next(_numbers), self.term, self.rev, self.extra)
 
     def mark_lines(self) -> bytes:
         """Which answer this is: its own number, and its place among all commands if the ledger had a part in it."""

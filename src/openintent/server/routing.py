@@ -53,7 +53,12 @@ class Router:
     def find(self, method: str, path: str) -> Match | list[str] | None:
         """The match; the methods that this path has, if not this one; or None."""
         names: list[str] = []
-        node, rest = self._start(path)
+        if path.startswith("/api/v1/"):
+            node, rest = self._below_api, path[8:]
+        elif path.startswith("/v1/"):
+            node, rest = self._below_api, path[4:]
+        else:
+            node, rest = self._at_root, path[1:]
         for segment in rest.split("/"):
             child = node.get(segment) if segment else None
             if child is None:
@@ -68,10 +73,10 @@ class Router:
             return Match(route, names)
         return sorted(methods) or None
 
-    def _start(self, path: str) -> tuple[dict[str, Any], str]:
-        if path.startswith("/api/v1/"):
-            return self._below_api, path[8:]
-        return (self._below_api, path[4:]) if path.startswith("/v1/") else (self._at_root, path[1:])
+
+def is_plain(path: str, *, chars_max: int) -> bool:
+    """Whether every name in the path stands for itself, and is not too long: so it is with most."""
+    return "%" not in path and len(path) <= chars_max and path.isascii() and path.isprintable()
 
 
 def decoded(name: str, *, chars_max: int) -> str:

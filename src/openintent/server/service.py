@@ -14,7 +14,7 @@ from openintent.model import Limits
 from openintent.server import bodies, problems
 from openintent.server.auth import Gate
 from openintent.server.exchange import Exchange
-from openintent.server.routing import BadName, Match, Router, decoded
+from openintent.server.routing import BadName, Match, Router, decoded, is_plain
 from openintent.server.views import Views
 
 log = logging.getLogger("openintent.server")
@@ -43,14 +43,14 @@ class Service:
         """Find the handler and let it answer, now or later. Never raises."""
         try:
             self.gate.check(exchange)
-            pending = self._handle(exchange, self._matched(exchange))
+            pending = self._handle(exchange, exchange.match or self._matched(exchange))
             if pending is not None:
                 self.run(exchange, pending)
         except Exception as failure:  # noqa: BLE001  # an answer for the client, a log line for us
             self._fail(exchange, failure)
 
     def _matched(self, exchange: Exchange) -> Match:
-        found = exchange.match or self.router.find(exchange.method, exchange.path)
+        found = self.router.find(exchange.method, exchange.path)
         if isinstance(found, Match):
             return found
         if found is None:
@@ -62,8 +62,9 @@ class Service:
     def _handle(self, exchange: Exchange, match: Match) -> Awaitable[None] | None:
         if exchange.body:
             bodies.check_media_type(exchange)
-        chars_max = self.limits.name_chars_max
-        names: list[Any] = [decoded(name, chars_max=chars_max) for name in match.names]
+        names: list[Any] = match.names
+        if not is_plain(exchange.path, chars_max=self.limits.name_chars_max):
+            names = [decoded(name, chars_max=self.limits.name_chars_max) for name in names]
         space = match.route.space
         if space:
             names[0] = space + names[0]
@@ -102,7 +103,8 @@ class Service:
     def show(self, exchange: Exchange, reply: Reply, view: Any, *, extra: bytes = b"") -> None:
         """A success, as soon as it may be told."""
         exchange.term, exchange.rev = self.grantor.term, reply.rev
-        exchange.conclude(200, _encode(view), after=reply.after, extra=extra)
+        exchange.status, exchange.payload, exchange.extra = 200, _encode(view), extra
+        self.park(reply.after, exchange)
 
     def show_refusal(self, exchange: Exchange, reply: Reply) -> None:
         """An answer that is not a success: also only when it is durable that it is true."""

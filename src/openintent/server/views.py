@@ -7,7 +7,7 @@ from openintent.core.grants import constant_part
 from openintent.model import Event, Intent, Lease, Waiter, intent_of
 from openintent.wire import EventView, IntentView, LeaseStory, LeaseView, WaiterView
 
-SECONDS_KEPT_MAX: Final = 1_000
+DATES_KEPT_MAX: Final = 10_000
 
 
 class Calendar(Protocol):
@@ -20,21 +20,22 @@ class Calendar(Protocol):
 class Views:
     """Shows things at an instant."""
 
-    __slots__ = ("_calendar", "_seconds")
+    __slots__ = ("_calendar", "_dates")
 
     def __init__(self, calendar: Calendar) -> None:
         self._calendar = calendar
-        self._seconds: dict[int, str] = {}  # their texts; most dates are of a few seconds around the present
+        self._dates: dict[int, str] = {}  # their texts: under load many answers show the same millisecond
 
     def date(self, at_ms: int) -> str:
         """ISO 8601, naive UTC with microseconds."""
-        second, ms = divmod(at_ms, 1_000)
-        text = self._seconds.get(second)
+        text = self._dates.get(at_ms)
         if text is None:
-            if len(self._seconds) >= SECONDS_KEPT_MAX:
-                self._seconds.clear()
-            text = self._seconds[second] = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
-        return f"{text}{ms:03d}000"
+            if len(self._dates) >= DATES_KEPT_MAX:
+                self._dates.clear()
+            second, ms = divmod(at_ms, 1_000)
+            day = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            text = self._dates[at_ms] = f"{day}.{ms:03d}000"
+        return text
 
     def lease(self, lease: Lease, *, now_ms: int, waited_ms: int = 0) -> LeaseView:
         granted = self.date(lease.granted_at_ms)

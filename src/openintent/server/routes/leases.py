@@ -69,9 +69,10 @@ def acquire(service: Service, exchange: Exchange, space: str) -> None:
     named = body.agent_id
     holder = bodies.agent(exchange, service.limits) if named is None else checks.name("agent_id", named)
     ask = _ask(checks, body, space, holder)
-    wait_ms = checks.ms("wait_seconds", body.wait_seconds, least_ms=0, most_ms=service.limits.wait_ms_max)
-    if checks.faults:
-        checks.settle()
+    wait_ms = 0
+    if body.wait_seconds:
+        wait_ms = checks.ms("wait_seconds", body.wait_seconds, least_ms=0, most_ms=service.limits.wait_ms_max)
+    checks.settle()
     key = bodies.attempt(exchange, service.limits)
     command = Acquire(ask=ask, lease_id=_new_id(service.grantor.now_ms), wait_ms=wait_ms, attempt=key)
     if not wait_ms and key is None:
@@ -102,7 +103,7 @@ def _ask(checks: bodies.Checks, body: AcquireBody, space: str, holder: str) -> A
         ttl_ms=checks.ttl_ms(body, limits.ttl_ms_default),
         priority=body.priority,
         reentrant=body.reentrant,
-        purpose=checks.text("purpose", body.purpose),
+        purpose=None if body.purpose is None else checks.text("purpose", body.purpose),
         metadata=body.metadata,
     )
     if body.max_hold_seconds is not None:

@@ -298,3 +298,12 @@ def test_removing_frees_the_room_that_it_took():
     for _ in range(100):
         assert isinstance(world.patch("i1", ("set", "key", "v" * 20)), IntentSeen)
         assert isinstance(world.patch("i1", ("remove", "key")), IntentSeen)
+
+
+def test_giving_up_an_attempt_that_only_got_a_lease_back_leaves_it_to_the_one_that_was_granted_it(world):
+    world.acquire("ann", lease="L1", attempt="outer")
+    world.acquire("ann", lease="L2", attempt="inner", reentrant=True)
+    world.do(commands.GiveUp(space=SPACE, holder="ann", attempt="inner"))
+    assert list(world.books.leases) == ["L1"]
+    world.do(commands.GiveUp(space=SPACE, holder="ann", attempt="outer"))
+    assert list(world.books.leases) == []

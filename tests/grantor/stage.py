@@ -91,7 +91,7 @@ class Caller:
 
     def answer(self, reply: Reply) -> None:
         self.reply = reply
-        self.grantor.park(reply.after, self)
+        self.grantor.park(reply, self)
 
     def _hear(self, outcome: str) -> None:
         assert self.outcome is None, "told twice"

@@ -222,3 +222,28 @@ async def test_whoever_was_hung_up_is_granted_nothing_that_it_would_not_hear_of(
     assert [caller.outcome for caller, _ in callers] == ["unavailable"] * 3
     await stage.do(Release(lease_id="L1", holder="ann")).heard()
     assert stage.do(ListLeases()).reply.answer.leases == []
+
+
+async def test_a_reply_of_a_term_that_has_ended_is_refused_however_late_it_is_parked(stage):
+    await stage.acquire("ann").heard()
+    old = stage.grantor.apply(GetLease(lease_id="L1"))
+    stage.engine.faults = ["before"]
+    assert await stage.acquire("bob", "y").heard() == "unavailable"
+    await (await serving_again(stage)).heard()
+    late = Caller(stage.grantor)
+    late.answer(old)
+    assert await late.heard() == "unavailable"
+
+
+async def test_what_is_not_an_error_of_the_engine_ends_the_term_too_and_nothing_hangs(stage, monkeypatch):
+    await stage.acquire("ann").heard()
+    broken = [OverflowError("a number that no record can hold")]
+    encode = module.records.encode
+    monkeypatch.setattr(module.records, "encode", lambda thing: encode(thing) if not broken else _raise(broken.pop()))
+    assert await stage.acquire("bob", "y").heard() == "unavailable"
+    await (await serving_again(stage)).heard()
+    assert stage.grantor.term == 2
+
+
+def _raise(error: Exception) -> bytes:
+    raise error

@@ -173,3 +173,4 @@ class Reply(msgspec.Struct):
     answer: Answer
     after: int  # the batch that must be durable before anybody may learn of this
     rev: int  # place among the commands of this term
+    term: int

@@ -102,7 +102,7 @@ class Books:
 
     def reply(self, answer: Answer, *, after: int | None = None) -> Reply:
         """An answer that may leave after the given batch; by default after all that was written so far."""
-        return Reply(answer, self.written if after is None else after, self.rev)
+        return Reply(answer, self.written if after is None else after, self.rev, self.term)
 
     # Writing
 

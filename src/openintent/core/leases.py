@@ -117,11 +117,11 @@ def give_up(books: Books, command: GiveUp) -> Reply:
     waiter, lease = books.waiters.get(known.target), books.leases.get(known.target)
     if waiter is not None and waiter.ask.space == command.space:
         waiting.leave(books, waiter)
-    elif lease is not None and lease.space == command.space:
+    elif lease is not None and lease.space == command.space and lease.attempt == command.attempt:
         end(books, lease, status="released", reason="released", actor=command.holder)
-    elif waiter is not None or lease is not None:
+    elif known.target in books.waiters or (lease is not None and lease.space != command.space):
         return books.reply(Missing("attempt"))
-    return books.reply(Done())
+    return books.reply(Done())  # ended already, or it only got back what an earlier attempt was granted
 
 
 def gone(books: Books, command: Gone) -> Reply:

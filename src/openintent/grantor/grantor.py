@@ -194,12 +194,15 @@ class Grantor:
             with suppress(NotServing):
                 self.apply(Gone(request))
 
-    def park(self, after: int, parcel: Parcel) -> None:
-        """Send the parcel as soon as the batch is durable: perhaps now."""
-        if after <= self._durable:
+    def park(self, reply: Reply, parcel: Parcel) -> None:
+        """Send what was made of the reply as soon as all that it depends on is durable: perhaps now."""
+        if reply.term != self.term or not self.serving:
+            # Its maker had to wait, and the term has ended: nobody can tell any more whether it saw what is true.
+            parcel.refuse(Refusal.UNAVAILABLE)
+        elif reply.after <= self._durable:
             parcel.send()
         else:
-            self._parcels.setdefault(after, []).append(parcel)
+            self._parcels.setdefault(reply.after, []).append(parcel)
 
     @property
     def now_ms(self) -> int:

@@ -24,8 +24,6 @@ Render = Callable[["Exchange", Reply], None]
 class Desk(Protocol):
     """What an exchange needs of the service behind it."""
 
-    def park(self, after: int, exchange: "Exchange") -> None: ...
-
     def refuse(self, exchange: "Exchange", refusal: Refusal) -> None: ...
 
     def abandon(self, request: int) -> None: ...
@@ -70,11 +68,6 @@ class Exchange:
         self.rev = 0  # 0 if the ledger had no part in the answer
 
     # What handlers do
-
-    def conclude(self, status: int, payload: bytes, *, after: int, extra: bytes = b"") -> None:
-        """The answer is known; it leaves when its batch is durable."""
-        self.status, self.payload, self.extra = status, payload, extra
-        self.desk.park(after, self)
 
     def conclude_at_once(self, status: int, payload: bytes, *, extra: bytes = b"") -> None:
         self.status, self.payload, self.extra = status, payload, extra

@@ -102,17 +102,18 @@ class Service:
 
     def show(self, exchange: Exchange, reply: Reply, view: Any, *, extra: bytes = b"") -> None:
         """A success, as soon as it may be told."""
-        exchange.term, exchange.rev = self.grantor.term, reply.rev
         exchange.status, exchange.payload, exchange.extra = 200, _encode(view), extra
-        self.park(reply.after, exchange)
+        exchange.term, exchange.rev = reply.term, reply.rev
+        self.park(reply, exchange)
 
     def show_refusal(self, exchange: Exchange, reply: Reply) -> None:
         """An answer that is not a success: also only when it is durable that it is true."""
         status, problem = problems.of_answer(reply.answer, self.views, now_ms=self.grantor.now_ms)
-        exchange.term, exchange.rev = self.grantor.term, reply.rev
         seconds = problem.retry_after_seconds
-        extra = problems.retry_after(seconds) if seconds is not None else b""
-        exchange.conclude(status, problems.encode(problem), after=reply.after, extra=extra)
+        exchange.extra = problems.retry_after(seconds) if seconds is not None else b""
+        exchange.status, exchange.payload = status, problems.encode(problem)
+        exchange.term, exchange.rev = reply.term, reply.rev
+        self.park(reply, exchange)
 
     def problem_payload(self, _status: int, code: str, message: str, hint: str | None = None) -> bytes:
         return problems.encode(problems.plain(code, message, hint=hint))

@@ -206,7 +206,7 @@ async def _show_ended(service: Service, exchange: Exchange, reply: Reply, lease_
     lease = await service.grantor.history.ended_lease(lease_id)
     if lease is None or holder not in (None, lease.holder):
         raise problems.Refused(404, problems.not_found("lease"))
-    service.show_refusal(exchange, Reply(Lost(lease), reply.after, reply.rev))
+    service.show_refusal(exchange, Reply(Lost(lease), reply.after, reply.rev, reply.term))
 
 
 def release(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:

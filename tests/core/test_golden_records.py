@@ -1,0 +1,80 @@
+"""What this version writes down, version 1 of every record, and that it can be read back.
+
+`tests/golden/records-v1.txt` has a key and its bytes on each line, in hex. Only for a new format, under a new name,
+is such a file made anew (`pytest --rewrite-traces` writes it); those of old formats stay, and must still load.
+"""
+
+from pathlib import Path
+
+import pytest
+from world import World
+
+from openintent import records
+from openintent.core.ledger import LOADED_KINDS, Ledger
+from openintent.errors import EngineCorrupt
+from openintent.model import Limits
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "records-v1.txt"
+INTENT = "intent:report"
+
+
+def everything_there_is() -> World:
+    """A world with at least one record of every kind."""
+    world = World()
+    world.create("report", actor="ann", attempt="made", title="Report", state={"notes": ["x" * 5_000]})
+    world.acquire("ann", "draft", space=INTENT, lease="L1", attempt="t1", purpose="write", metadata={"step": 1})
+    world.acquire("bob", "draft", space=INTENT, lease="L2", wait_ms=9_000, attempt="t2", priority=3)
+    world.acquire("cid", "build/**", lease="L3", cooldown_ms=30_000, max_hold_ms=60_000, progress_ms=5_000)
+    world.progress("L3", "cid", checkpoint={"page": 7})
+    world.commit()
+    world.patch("report", ("append", "notes", "y"), actor="ann")
+    world.revoke("L3")
+    world.take(farewell=True)
+    world.arrive()
+    return world
+
+
+def text_of(store: dict[str, bytes]) -> str:
+    return "".join(f"{key.encode().hex()} {value.hex()}\n" for key, value in sorted(store.items()))
+
+
+def read_back(text: str) -> dict[str, bytes]:
+    pairs = (line.split(" ") for line in text.splitlines())
+    return {bytes.fromhex(key).decode(): bytes.fromhex(value) for key, value in pairs}
+
+
+def test_this_version_writes_its_records_as_it_always_did(request):
+    written = text_of(everything_there_is().store)
+    if request.config.getoption("--rewrite-traces"):
+        GOLDEN.write_text(written)
+    assert written == GOLDEN.read_text()
+
+
+def test_there_is_a_record_of_every_kind():
+    assert {key[0] for key in read_back(GOLDEN.read_text())} == set(records.KINDS)
+
+
+def test_the_records_of_version_1_are_understood():
+    store = read_back(GOLDEN.read_text())
+    ledger = Ledger(Limits(), term=2, token=3, seq=20, now_ms=1_000)
+    farewell = records.decode("f/", store["f/"])
+    for kind in LOADED_KINDS:
+        ledger.load(((key, records.decode(key, store[key])) for key in sorted(store) if key[0] == kind), farewell)
+    ledger.loaded()
+    books = ledger.books
+    lease, waiter = books.leases["L1"], books.waiters["L2"]
+    assert (lease.holder, lease.scope, lease.token, lease.metadata) == ("ann", "draft", 1, {"step": 1})
+    assert (waiter.ask.holder, waiter.ask.priority, waiter.attempt) == ("bob", 3, "t2")
+    assert books.intents["report"].state == {"notes": ["x" * 5_000, "y"]}
+    assert (books.intents["report"].version, books.intents["report"].title) == (2, "Report")
+    assert sorted(books.attempts) == [("ann", "made"), ("ann", "t1"), ("bob", "t2")]
+    assert books.spaces["space:s"].checkpoints == {"build/**": {"page": 7}}
+    assert [closed.holder for closed in books.spaces["space:s"].cooldowns] == ["cid"]
+
+
+def test_a_record_of_another_format_is_refused_and_not_guessed_at():
+    data = read_back(GOLDEN.read_text())["l/L1"]
+    with pytest.raises(EngineCorrupt, match="format 02"):
+        records.decode("l/L1", b"\x02" + data[1:])
+    with pytest.raises(EngineCorrupt, match="cannot be read"):
+        records.decode("l/L1", data[:-3])

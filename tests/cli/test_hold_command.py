@@ -206,6 +206,7 @@ def granted_until(client: OpenIntentClient, lease_id: str) -> float:
     return asked_at + client.get_lease(lease_id).remaining_seconds
 
 
+@pytest.mark.alone
 def test_when_the_server_is_frozen_all_is_dead_before_the_lease_could_be_anothers(holding, frozen_server):
     url, server = frozen_server
     with OpenIntentClient(url) as client:
@@ -221,6 +222,7 @@ def test_when_the_server_is_frozen_all_is_dead_before_the_lease_could_be_another
     assert "no renewal of the lease was confirmed in time" in done.err
 
 
+@pytest.mark.alone
 def test_when_the_server_is_gone_the_command_is_stopped(holding, frozen_server):
     url, server = frozen_server
     held = holding.start(url, "build", "--ttl", 1.5, script=STUBBORN)
@@ -230,6 +232,7 @@ def test_when_the_server_is_gone_the_command_is_stopped(holding, frozen_server):
     assert held.finish().code == 76
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_when_hold_itself_is_killed_or_stopped_all_is_dead_before_the_lease_could_be_anothers(
     holding, rival, space, server_url, number

@@ -50,8 +50,11 @@ def test_ctrl_z_gives_the_shell_its_prompt_back_and_fg_goes_on(server_url, space
     shell.wait_for("ready")
     shell.type("\x1a")
     shell.wait_for("the lease is lost and the command killed")
+    shell.seen = ""
     shell.type("fg; echo code $?; exit\n")
-    shell.wait_for("fg; echo")
+    shell.wait_for(
+        f"--space {space}"
+    )  # the shell says what it goes on with; before that it would read the next line itself
     shell.type("hello\n")
     shell.wait_for("got hello")
     shell.wait_for("code 0")

@@ -12,6 +12,8 @@ from conftest import serving
 from openintent import AsyncOpenIntentClient, Lease, LeaseLost, OpenIntentClient, StaleTokenError
 from openintent.clock import boot_s
 
+pytestmark = pytest.mark.alone  # short leases in real time
+
 PATIENCE_S = 10.0
 TTL_S = 1.8
 

@@ -15,6 +15,8 @@ from openintent.client.replies import Reply
 from openintent.clock import boot_s
 from openintent.errors import Unavailable
 
+pytestmark = pytest.mark.alone
+
 # The leases are just long enough for a busy machine: their soft stops leave a third of a second to be late.
 PATIENCE_S = 10.0
 

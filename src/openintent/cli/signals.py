@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from types import FrameType, TracebackType
@@ -26,7 +27,7 @@ def _is_ignored(number: signal.Signals) -> bool:
     return signal.getsignal(number) is signal.SIG_IGN
 
 
-class _Handlers:
+class _Handlers(ABC):
     """Other handlers for a while. What was ignored when we were started (`nohup`) stays so, also for the command.
 
     But not that of a child's end: while it is ignored, nobody hears how the child ended.
@@ -36,8 +37,8 @@ class _Handlers:
         self._numbers = [number for number in numbers if number is signal.SIGCHLD or not _is_ignored(number)]
         self._before: dict[signal.Signals, Any] = {}
 
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _handle(self, number: int, _frame: FrameType | None) -> None: ...
 
     def __enter__(self) -> Self:
         self._before = {number: signal.signal(number, self._handle) for number in self._numbers}

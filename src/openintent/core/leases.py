@@ -134,12 +134,20 @@ def gone(books: Books, command: Gone) -> Reply:
 # Holding
 
 
-def renew(books: Books, command: Renew) -> Reply:
+def _held_by_caller(books: Books, command: Renew | Progress | Release) -> Lease | Reply:
+    """The live lease that the command names, or the answer for whoever does not hold it."""
     lease = books.leases.get(command.lease_id)
     if lease is None:
         return _ended(books, command.lease_id, command.holder, command.space)
     if lease.holder != command.holder or command.space not in (None, lease.space):
         return books.reply(Missing("lease"))
+    return lease
+
+
+def renew(books: Books, command: Renew) -> Reply:
+    lease = _held_by_caller(books, command)
+    if not isinstance(lease, Lease):
+        return lease
     _extend(books, lease, command.ttl_ms or lease.ttl_ms)
     return books.reply(Seen(lease, books.remaining_ms(lease)), after=lease.batch)
 
@@ -155,11 +163,9 @@ def _extend(books: Books, lease: Lease, ttl_ms: int) -> None:
 
 def progress(books: Books, command: Progress) -> Reply:
     """The work goes on, says its holder; and perhaps what the next one should know if it does not."""
-    lease = books.leases.get(command.lease_id)
-    if lease is None:
-        return _ended(books, command.lease_id, command.holder, command.space)
-    if lease.holder != command.holder or command.space not in (None, lease.space):
-        return books.reply(Missing("lease"))
+    lease = _held_by_caller(books, command)
+    if not isinstance(lease, Lease):
+        return lease
     if not command.keep_checkpoint:
         room = books.limits.checkpoints_per_space_max
         if command.checkpoint is not None and len(books.space(lease.space).checkpoints) >= room:
@@ -201,11 +207,9 @@ def heartbeat(books: Books, command: Heartbeat) -> Reply:
 
 def release(books: Books, command: Release) -> Reply:
     """Give it back. Releasing what has already ended succeeds and changes nothing."""
-    lease = books.leases.get(command.lease_id)
-    if lease is None:
-        return _ended(books, command.lease_id, command.holder, command.space)
-    if lease.holder != command.holder or command.space not in (None, lease.space):
-        return books.reply(Missing("lease"))
+    lease = _held_by_caller(books, command)
+    if not isinstance(lease, Lease):
+        return lease
     end(books, lease, status="released", reason="released", actor=command.holder)
     return books.reply(Released(lease), after=lease.batch)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from abc import abstractmethod
 from collections import deque
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -92,9 +93,9 @@ class Connection(HttpToolsProtocol, Swept):
         self.flow.resume_writing()
         self.flow.resume_reading()
 
+    @abstractmethod
     def flush(self) -> None:
         """Let leave what may leave."""
-        raise NotImplementedError
 
     # Refusals
 

@@ -1,6 +1,7 @@
 """One request and its answer, whichever lane it came by."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from http import HTTPStatus
 from itertools import count
@@ -29,7 +30,7 @@ class Desk(Protocol):
     def abandon(self, request: int) -> None: ...
 
 
-class Exchange:
+class Exchange(ABC):
     """Filled by a lane, answered by a handler. A lane provides `write`; all else is the same for both."""
 
     __slots__ = (
@@ -93,9 +94,9 @@ class Exchange:
 
     # What lanes do
 
+    @abstractmethod
     def write(self) -> None:
-        """Put `head()` and `payload` on the connection."""
-        raise NotImplementedError
+        """Put the answer on the connection."""
 
     def gone(self) -> None:
         """The client went away."""

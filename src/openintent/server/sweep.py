@@ -5,6 +5,7 @@ phase, so a deadline may come a second or two late, but never early.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from enum import Enum, auto
 from typing import Final
@@ -45,17 +46,17 @@ class Phase(Enum):
     IDLE = auto()
 
 
-class Swept:
+class Swept(ABC):
     """A connection, for the sweep. `mark` tells one message, or one blockage, from the next: it is compared by `is`."""
 
     seen: tuple[Phase | None, object, float] = (None, None, 0.0)  # phase, mark, since when
 
-    def phase(self) -> tuple[Phase, object]:
-        raise NotImplementedError
+    @abstractmethod
+    def phase(self) -> tuple[Phase, object]: ...
 
+    @abstractmethod
     def expire(self, phase: Phase) -> None:
         """The deadline of this phase has passed."""
-        raise NotImplementedError
 
 
 class Sweep:

@@ -237,6 +237,7 @@ def test_a_browser_gets_a_page_that_loads_nothing(api):
     page = api.get("/", base="")
     assert page.headers["content-type"].startswith("text/html")
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    assert f"curl -X POST {page.request.headers['host']}/api/v1/spaces/default/leases" in page.text
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from openintent.server.exchange import Desk, Exchange
-from openintent.server.pages import index
+from openintent.server.pages import HOST, index
 from openintent.server.service import Service
 
 BODY_BYTES_MAX = 1_048_576 + 65_536  # the largest state, and room for what is around it
@@ -93,7 +93,7 @@ def make_app(service: Service) -> ASGIApp:
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/" and scope["method"] in ("GET", "HEAD"):
-            await index()(scope, receive, send)
+            await index(Request(scope).headers.get("host", HOST))(scope, receive, send)
         else:
             await api(scope, receive, send)
 

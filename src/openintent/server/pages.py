@@ -1,10 +1,13 @@
 """What a browser sees at the root: where things are."""
 
+from html import escape
 from typing import Final
 
 from starlette.responses import HTMLResponse
 
 from openintent.version import __version__
+
+HOST: Final = "localhost:8000"  # where the page stands for any other
 
 _PAGE: Final = f"""<!doctype html>
 <html lang="en">
@@ -29,7 +32,7 @@ not.</p>
   <li><a href="/readyz">Readiness</a>: <code>GET /readyz</code>, <a href="/version">version</a></li>
 </ul>
 <p>A first lease, in the plain space <code>default</code>:</p>
-<pre>curl -X POST localhost:8000/api/v1/spaces/default/leases \\
+<pre>curl -X POST {HOST}/api/v1/spaces/default/leases \\
      -H 'X-Agent-ID: me' -H 'Content-Type: application/json' \\
      -d '{{"scope": "build", "ttl_seconds": 60}}'</pre>
 <p>From the shell: <code>openintent hold build -- make</code>, <code>openintent leases ls</code>. From Python:
@@ -39,5 +42,7 @@ not.</p>
 """
 
 
-def index() -> HTMLResponse:
-    return HTMLResponse(_PAGE, headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})
+def index(host: str) -> HTMLResponse:
+    """The page, with the address by which its reader came here."""
+    page = _PAGE.replace(HOST, escape(host))
+    return HTMLResponse(page, headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})

@@ -64,7 +64,7 @@ class Server(uvicorn.Server):
             proxy_headers=False,  # no address is believed that a client may have made up
             server_header=False,
             date_header=False,
-            timeout_graceful_shutdown=max(1, round(self._settings.stop_seconds)),
+            timeout_graceful_shutdown=round(self._settings.stop_seconds) + 1,  # only if cutting off does not help
             backlog=4_096,
         )
 
@@ -91,12 +91,20 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, answer whoever waits, finish what is under way, write the farewell."""
         self._grantor.hang_up()
+        patience = asyncio.get_running_loop().call_later(self._settings.stop_seconds, self._cut_off)
         await super().shutdown(sockets)
+        patience.cancel()
         self._sweep.stop()
         await self._service.close()
         await self._grantor.stop()
         # uvicorn would now raise the signal anew and so end the process, before the engine is closed.
         self._captured_signals.clear()
+
+    def _cut_off(self) -> None:
+        """Give up whoever has not taken its answer by now."""
+        # uvicorn would cancel the task that writes it, and wait; but what waits to write need not end by that.
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 def bound(host: str, port: int) -> socket.socket:

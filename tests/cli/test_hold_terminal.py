@@ -46,8 +46,12 @@ def test_the_command_can_read_what_is_typed(at_terminal, space):
 def test_ctrl_z_gives_the_shell_its_prompt_back_and_fg_goes_on(server_url, space):
     hold = " ".join([*OPENINTENT, "hold", "build", "--space", space])
     shell = AtTerminal(server_url, program=["sh", "-i"])
-    shell.type(f"{hold} -- sh -c 'echo rea\\dy; read line; echo got $line'\n")
+    shell.type(f"{hold} -- sh -c 'echo rea\\dy; read first; echo had $first; read line; echo got $line'\n")
     shell.wait_for("ready")
+    # Whoever reads has the terminal. Before that it may be stopped for want of it, and what lets it go on again would
+    # take back a Ctrl-Z that came meanwhile.
+    shell.type("one\n")
+    shell.wait_for("had one")
     shell.type("\x1a")
     shell.wait_for("the lease is lost and the command killed")
     shell.seen = ""

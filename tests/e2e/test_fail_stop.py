@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 from rawhttp import Answer, Connection
@@ -123,7 +124,7 @@ class Notes:
         after = 0
         while True:
             path = f"/spaces/{self.space}/events?types=note&order=asc&limit=1000&after={after}"
-            page = (await reader.call("GET", path)).body
+            page = await read(reader, path)
             if not page:
                 break
             logged += [event["payload"]["n"] for event in page]
@@ -131,6 +132,15 @@ class Notes:
         assert len(set(logged)) == len(logged)
         assert self.stored <= set(logged)
         assert self.refused & set(logged) == set()
+
+
+async def read(reader: Connection, path: str) -> Any:
+    """What is there, from a server that may just be between two terms."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (answer := await reader.call("GET", path)).ok:
+            assert answer.status in (0, 503), answer
+            await asyncio.sleep(0.05)
+        return answer.body
 
 
 async def readiness(prober: Connection) -> int:

@@ -5,8 +5,6 @@ MADE := .venv/.made
 RUNTIME := .venv/.runtime
 DEV := .venv/.dev
 
-DEMO_PORT ?= 8471
-DEMO_URL := http://127.0.0.1:$(DEMO_PORT)
 SIM_EXAMPLES ?= 2000
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -39,11 +37,8 @@ sim: $(DEV) ## search the rules of the core for a long time (SIM_EXAMPLES=2000; 
 bench: $(DEV) ## measure this machine (ARGS are passed on)
 	$(BIN)/python bench/run.py $(ARGS)
 
-demo: $(RUNTIME) ## a first lease, on a server in memory that ends with it
-	@$(BIN)/openintent serve --engine memory: --port $(DEMO_PORT) >/dev/null & server=$$!; trap 'kill $$server' EXIT; \
-	ready() { $(BIN)/python -c 'import urllib.request as u; u.urlopen("$(DEMO_URL)/readyz", timeout=1)' 2>/dev/null; }; \
-	tries=50; until ready; do tries=$$((tries - 1)); [ $$tries -gt 0 ] || { echo "the server did not start" >&2; exit 1; }; sleep 0.1; done; \
-	OPENINTENT_URL=$(DEMO_URL) $(BIN)/python examples/first_lease.py
+demo: $(RUNTIME) ## six agents, a crash and a hang, on a server in memory (ARGS="--seconds 60")
+	@exec $(BIN)/openintent demo $(ARGS)
 
 requirements: ## pin requirements/*.txt anew from requirements/*.in, each in a fresh environment
 	for name in runtime dev; do \

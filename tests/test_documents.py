@@ -18,11 +18,11 @@ from openintent import OpenIntentClient
 from openintent.exceptions import ConflictError
 
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-COMES_LATER = re.compile(r"openintent\.agents|@Agent|acquire_coordinator_lease")
+COMES_LATER = re.compile(r"openintent\.agents|@Agent")
 ADDRESS = "http://localhost:8000"
 
 # What each example is known by, file by file, in the order of the documents.
-LEFT_OUT = ['@Agent("exclusive-worker")', '@Agent("reliable-worker"', "acquire_coordinator_lease("]
+LEFT_OUT = ['@Agent("exclusive-worker")', '@Agent("reliable-worker"']
 
 
 def examples() -> list[str]:
@@ -90,8 +90,8 @@ def run(url, capsys):
 def test_exactly_the_examples_of_later_work_are_left_out():
     example("data_processing")  # skips without the folder
     left_out = [block for block in examples() if COMES_LATER.search(block)]
-    assert [mark in block for mark, block in zip(LEFT_OUT, left_out, strict=True)] == [True] * 3
-    assert len(examples()) - len(left_out) == 7
+    assert [mark in block for mark, block in zip(LEFT_OUT, left_out, strict=True)] == [True] * 2
+    assert len(examples()) - len(left_out) == 8
 
 
 def test_the_example_of_acquiring_a_lease_on_a_scope(run, clients, intent):
@@ -179,6 +179,18 @@ def test_the_example_of_optimistic_concurrency_when_another_was_faster(run, clie
     run(example("# Retry with fresh version"), intent_id=intent.id, **presumed)
     assert [conflict.current_version for conflict in met] == [intent.version + 1]
     assert dict(clients.third.get_intent(intent.id).state) == {"progress": 50, "note": "mine"}
+
+
+def test_the_example_of_coordinating(run, clients):
+    portfolio = clients.third.create_portfolio("Q3")
+    seen, _ = run(example("acquire_coordinator_lease("), client=clients.one, portfolio=portfolio)
+    lease = seen.coord_lease
+    assert (lease.portfolio_id, lease.agent_id, lease.ttl_seconds) == (portfolio.id, "worker-1", 600)
+    (held,) = clients.third.list_coordinator_leases(portfolio.id)
+    assert (held.id, held.token) == (lease.id, lease.token)
+    with pytest.raises(ConflictError) as conflict:
+        run(example("acquire_coordinator_lease("), client=clients.rival, portfolio=portfolio)
+    assert conflict.value.current_holder == "worker-1"
 
 
 # In our own words

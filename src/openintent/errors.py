@@ -9,6 +9,7 @@ status, and its docstring is its default message. `BY_CODE` is the one table fro
         StaleTokenError         the write names a dead token
       LeaseLost               the lease ended under you
       NotFoundError  ValidationError  AuthenticationError  PermissionError_
+      EventsGone              the log has been cut off before the place where you were
       Unavailable             nothing happened; safe to try again
       OutcomeUnknown          it may have happened
       WaitTimeout             your patience ended
@@ -111,6 +112,18 @@ class NotFoundError(OpenIntentError):
     status = 404
 
 
+class EventsGone(OpenIntentError):
+    """The events after the one that was named are no longer kept."""
+
+    status = 410
+
+    @property
+    def oldest(self) -> int | None:
+        """The `seq` of the oldest event that there still is."""
+        oldest = self.response.get("oldest")
+        return oldest if isinstance(oldest, int) else None
+
+
 class ValidationError(OpenIntentError):
     """The request is not well formed."""
 
@@ -188,6 +201,8 @@ BY_CODE: Mapping[str, type[OpenIntentError]] = {
     "agent_required": ValidationError,
     "unauthenticated": AuthenticationError,
     "forbidden": PermissionError_,
+    "governance_violation": PermissionError_,
+    "events_gone": EventsGone,
     "limit_reached": Unavailable,
     "overloaded": Unavailable,
     "unavailable": Unavailable,

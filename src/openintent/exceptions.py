@@ -3,6 +3,7 @@
 from openintent.errors import (
     AuthenticationError,
     ConflictError,
+    EventsGone,
     LeaseConflictError,
     LeaseLost,
     NotFoundError,
@@ -18,6 +19,7 @@ from openintent.errors import (
 __all__ = [
     "AuthenticationError",
     "ConflictError",
+    "EventsGone",
     "LeaseConflictError",
     "LeaseLost",
     "NotFoundError",

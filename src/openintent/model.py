@@ -15,34 +15,50 @@ DEAD: Final = -1  # `due_ms` of a thing that no longer waits for any instant
 
 INTENT_SPACE: Final = "intent:"
 PLAIN_SPACE: Final = "space:"
+PORTFOLIO_SPACE: Final = "portfolio:"
+AGENT_SPACE: Final = "agent:"
+COORDINATOR_SPACE: Final = "coordinator:"  # before the space of the intent or portfolio that is coordinated
 
 STATUSES: Final = ("draft", "active", "blocked", "suspended_awaiting_input", "completed", "abandoned")
+DONE_STATUSES: Final = ("completed", "abandoned")
+PORTFOLIO_STATUSES: Final = ("active", "completed", "abandoned")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Every bound of the ledger, by name. Reaching one is an answer, never a surprise."""
 
-    ttl_ms_min: int = 100
-    ttl_ms_max: int = 24 * 3_600_000
-    ttl_ms_default: int = 60_000
-    wait_ms_max: int = 300_000
-    hold_ms_max: int = 30 * 24 * 3_600_000
-    cooldown_ms_max: int = 60_000
-    scope_chars_max: int = 512
-    scope_segments_max: int = 32
-    name_chars_max: int = 256
-    text_chars_max: int = 4_096
-    metadata_bytes_max: int = 16_384
-    checkpoint_bytes_max: int = 65_536
-    checkpoints_per_space_max: int = 10_000
-    state_bytes_max: int = 1_048_576
-    patches_per_call_max: int = 1_000
-    leases_per_agent_max: int = 100_000
-    leases_per_heartbeat_max: int = 10_000
-    waiters_per_scope_max: int = 10_000
-    waiters_per_agent_max: int = 10_000
-    attempts_max: int = 1_000_000
-    intents_max: int = 1_000_000
+    ttl_ms_min: int = 100  # the shortest ttl that may be asked for
+    ttl_ms_max: int = 24 * 3_600_000  # the longest
+    ttl_ms_default: int = 60_000  # for whoever does not say
+    wait_ms_max: int = 300_000  # the longest wait of one request; the SDK waits in slices
+    hold_ms_max: int = 30 * 24 * 3_600_000  # the longest `max_hold_seconds` and `progress_seconds`
+    cooldown_ms_max: int = 60_000  # the longest `cooldown_seconds`
+    scope_chars_max: int = 512  # in the name of a scope
+    scope_segments_max: int = 32  # between the slashes of one
+    name_chars_max: int = 256  # in the names of agents, spaces, attempts and others
+    text_chars_max: int = 4_096  # in titles, reasons and purposes
+    metadata_bytes_max: int = 16_384  # of metadata, constraints, policies and descriptions
+    checkpoint_bytes_max: int = 65_536  # of a checkpoint, or the payload of an event
+    checkpoints_per_space_max: int = 10_000  # that wait for the next holder
+    state_bytes_max: int = 1_048_576  # of an intent's state
+    patches_per_call_max: int = 1_000  # steps in one change of state
+    leases_per_agent_max: int = 100_000  # alive at a time
+    leases_per_heartbeat_max: int = 10_000  # renewed by one call
+    waiters_per_scope_max: int = 10_000  # in the queue of one scope
+    waiters_per_agent_max: int = 10_000  # places in queues, all together
+    attempts_max: int = 1_000_000  # remembered at a time
+    intents_max: int = 1_000_000  # all together
+    depends_on_max: int = 1_000  # intents that one waits for
+    portfolios_max: int = 100_000  # all together
+    intents_per_portfolio_max: int = 10_000  # in one portfolio
+    agents_max: int = 100_000  # in the registry
+    agents_per_intent_max: int = 1_000  # assigned to one
+    assignments_per_agent_max: int = 10_000  # of one agent
+    decisions_per_intent_max: int = 1_000  # about one intent
+    heartbeat_ms_default: int = 30_000  # how often an agent is expected to be heard of
+    missed_until_unhealthy: int = 2  # heartbeats
+    missed_until_dead: int = 5  # heartbeats
+    events_kept_max: int = 5_000_000  # the newest; older ones are forgotten, and with them the leases that they ended
     ended_kept_max: int = 10_000  # in memory, for quick answers; the log has them all
     attempt_kept_ms: int = 600_000  # after the life of what it made
     absence_ms: int = 5_000  # how long a waiter without an open request keeps its rank
@@ -156,9 +172,9 @@ class Attempt(msgspec.Struct, array_like=True, kw_only=True):
 
     holder: str
     key: str
-    kind: str  # lease, intent, state or event
+    kind: str  # lease, intent, portfolio, decision or arbitration
     print: bytes  # of the request's meaning
-    target: str  # the id of what it made
+    target: str  # the id of what it made, and its date where nothing else keeps that
     until_ms: int = 0  # 0 while what it made is alive
     # while it runs
     batch: int = 0
@@ -219,6 +235,7 @@ class Event(msgspec.Struct, array_like=True):
     at_ms: int
     payload: dict[str, Any] | None = None
     lease: Lease | None = None  # for the end of a lease, instead of a payload: all there is to know of it afterwards
+    also: str | None = None  # a second space in whose log it stands
 
     @property
     def lease_id(self) -> str | None:
@@ -231,6 +248,94 @@ class LeaseEnd(msgspec.Struct, array_like=True):
 
     id: str
     space: str
+    seq: int
+
+
+class Portfolio(msgspec.Struct, array_like=True, kw_only=True):
+    """A set of intents that belong together."""
+
+    id: str
+    name: str
+    description: str = ""
+    created_by: str | None = None
+    governance_policy: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    status: str = "active"
+    created_at_ms: int = 0
+    updated_at_ms: int = 0
+    print: bytes = b""  # of the request that created it
+    # while it runs
+    batch: int = 0
+
+
+class Member(msgspec.Struct, array_like=True, kw_only=True):
+    """An intent's place in a portfolio."""
+
+    id: str
+    portfolio_id: str
+    intent_id: str
+    role: str = "member"
+    priority: int = 0
+    added_at_ms: int = 0
+
+
+class Assignment(msgspec.Struct, array_like=True, kw_only=True):
+    """An agent's part in an intent."""
+
+    intent_id: str
+    agent_id: str
+    role: str = "worker"
+    assigned_by: str | None = None
+    assigned_at_ms: int = 0
+
+
+class Agent(msgspec.Struct, array_like=True, kw_only=True):
+    """What the registry knows of an agent. Its status is a mark: no lease lives or dies by it."""
+
+    id: str
+    role_id: str | None = None
+    name: str | None = None
+    capabilities: list[str] = []
+    load_max: int = 5  # tasks at a time
+    load: int = 0
+    endpoint: str | None = None
+    metadata: dict[str, Any] = {}
+    status: str = "active"
+    heartbeat_ms: int = 30_000
+    unhealthy_ms: int = 60_000
+    dead_ms: int = 150_000
+    drain_ms: int | None = None
+    registered_at_ms: int = 0
+    version: int = 1
+    # while it runs
+    seen_ms: int = 0
+    seen_at_ms: int = 0
+    batch: int = 0
+    timer_ms: int = DEAD
+
+    @property
+    def due_ms(self) -> int:
+        """When the next mark falls due, if it is not heard of before."""
+        if self.status in ("active", "draining"):
+            return self.seen_ms + self.unhealthy_ms
+        return self.seen_ms + self.dead_ms if self.status == "unhealthy" else DEAD
+
+
+class Decision(msgspec.Struct, array_like=True, kw_only=True):
+    """What somebody decided about an intent, and why."""
+
+    id: str
+    intent_id: str
+    actor: str
+    type: str
+    outcome: str
+    reasoning: str = ""
+    made_at_ms: int = 0
+
+
+class Horizon(msgspec.Struct, array_like=True):
+    """Up to which event the log may have been forgotten."""
+
     seq: int
 
 
@@ -254,3 +359,33 @@ def intent_space(intent_id: str) -> str:
 def intent_of(space: str) -> str | None:
     """The intent whose space this is, if it is one's."""
     return space[len(INTENT_SPACE) :] if space.startswith(INTENT_SPACE) else None
+
+
+def portfolio_space(portfolio_id: str) -> str:
+    return PORTFOLIO_SPACE + portfolio_id
+
+
+def agent_space(agent_id: str) -> str:
+    return AGENT_SPACE + agent_id
+
+
+def portfolio_of(space: str) -> str | None:
+    """The portfolio whose space this is, if it is one's."""
+    return space[len(PORTFOLIO_SPACE) :] if space.startswith(PORTFOLIO_SPACE) else None
+
+
+def coordinator_space(*, intent_id: str | None, portfolio_id: str | None) -> str:
+    """Where the one who coordinates an intent, or a portfolio, holds his lease."""
+    assert (intent_id is None) != (portfolio_id is None)
+    coordinated = intent_space(intent_id) if intent_id is not None else portfolio_space(portfolio_id or "")
+    return COORDINATOR_SPACE + coordinated
+
+
+def spaces_of_intent(intent_id: str) -> tuple[str, str]:
+    """Where parts of an intent are held, and where the whole of it is coordinated."""
+    return (intent_space(intent_id), coordinator_space(intent_id=intent_id, portfolio_id=None))
+
+
+def home_of(space: str) -> str:
+    """The space in whose log its events stand: coordinating is a part of the story of what is coordinated."""
+    return space.removeprefix(COORDINATOR_SPACE)

@@ -10,15 +10,21 @@ import msgspec
 
 from openintent.errors import EngineCorrupt
 from openintent.model import (
+    Agent,
+    Assignment,
     Attempt,
     Checkpoint,
     Cooldown,
+    Decision,
     Event,
     Farewell,
+    Horizon,
     Intent,
     Lease,
     LeaseEnd,
+    Member,
     PatchRecord,
+    Portfolio,
     Waiter,
 )
 
@@ -31,9 +37,15 @@ KINDS: Final[dict[str, Any]] = {
     "d": Cooldown,
     "e": list[LeaseEnd],
     "f": Farewell,
+    "g": Assignment,
+    "h": Horizon,
     "i": Intent,
     "l": Lease,
+    "m": Member,
+    "o": Decision,
     "p": PatchRecord,
+    "q": Portfolio,
+    "r": Agent,
     "v": list[Event],
     "w": Waiter,
 }

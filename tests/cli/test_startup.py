@@ -14,6 +14,7 @@ COMMANDS = [
     ["hold"],
     ["leases"],
     ["intents"],
+    *([name] for name in ("backup", "completion", "demo", "doctor", "restore", "schema")),
     *(["leases", name] for name in ("ls", "show", "acquire", "renew", "release", "revoke", "watch")),
     *(["intents", name] for name in ("ls", "show", "new")),
 ]

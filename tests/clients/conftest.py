@@ -1,4 +1,4 @@
-"""A real server for the clients' tests, and one fixture that runs a test with both clients."""
+"""What the clients' tests talk to, a real server and a file without one; and one fixture for both clients."""
 
 import asyncio
 import re
@@ -37,9 +37,30 @@ def _address(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.fixture(scope="session")
-def server_url() -> Iterator[str]:
+def http_url() -> Iterator[str]:
     with serving() as (url, _):
         yield url
+
+
+@pytest.fixture(scope="session")
+def file_url(tmp_path_factory) -> Iterator[str]:
+    """A file that another program serves, as one that was there before us."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('local') / 'leases.db'}"
+    code = f"import openintent; openintent.local({url!r}).list_intents(); print('ready', flush=True); input()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield url
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="session", params=["server", "file"])
+def server_url(request) -> str:
+    """Whatever a client can do, it can do in both ways."""
+    return request.getfixturevalue({"server": "http_url", "file": "file_url"}[request.param])
 
 
 @pytest.fixture

@@ -269,7 +269,7 @@ async def test_where_no_server_is_it_is_said(make_client, monkeypatch):
         await alone.get_intent("i1")
 
 
-async def test_any_of_several_addresses_will_do(make_client, server_url):
-    client = make_client(base_url=["http://127.0.0.1:9", server_url])
+async def test_any_of_several_addresses_will_do(make_client, http_url):
+    client = make_client(base_url=["http://127.0.0.1:9", http_url])
     assert (await client.create_intent("Plan")).title == "Plan"
     assert client.base_url == "http://127.0.0.1:9"

@@ -117,6 +117,17 @@ except ConflictError:
     )
 """
 
+COORDINATE = """
+# Only one coordinator can manage a portfolio at a time
+coord_lease = client.acquire_coordinator_lease(
+    portfolio_id=portfolio.id,
+    ttl_seconds=600
+)
+
+# If the coordinator crashes, the lease expires and
+# another coordinator can take over (failover)
+"""
+
 
 @pytest.fixture
 def run(server_url):
@@ -175,3 +186,12 @@ def test_contention(run, intent, sync_client, rival, capsys):
 def test_optimistic_writes(run, intent, sync_client, rival):
     run(OPTIMISTIC, client=sync_client, intent_id=intent.id, ConflictError=ConflictError)
     assert rival.get_intent(intent.id).state == {"progress": 50}
+
+
+def test_coordinating(run, sync_client, rival):
+    portfolio = rival.create_portfolio("Q3")
+    lease = run(COORDINATE, client=sync_client, portfolio=portfolio)["coord_lease"]
+    assert (lease.portfolio_id, lease.ttl_seconds) == (portfolio.id, 600)
+    with pytest.raises(ConflictError) as conflict:
+        run(COORDINATE, client=rival, portfolio=portfolio)
+    assert conflict.value.current_holder == sync_client.agent_id

@@ -6,7 +6,8 @@ from samples import promise, seen
 from openintent.client import calls, flows
 from openintent.client.calls import Call, Wish
 from openintent.client.flows import Now, Pause
-from openintent.errors import LeaseConflictError, LeaseLost, OutcomeUnknown, Unavailable, WaitTimeout
+from openintent.client.replies import Page
+from openintent.errors import LeaseConflictError, LeaseLost, NotFoundError, OutcomeUnknown, Unavailable, WaitTimeout
 
 WISH = Wish(space="intent:i1", scope="deploy", ttl_s=30.0)
 WAITING = Wish(space="intent:i1", scope="deploy", ttl_s=30.0, wait_s=25.0)
@@ -207,7 +208,22 @@ def test_a_grant_after_a_wait_counts_from_the_end_of_the_wait():
 
 
 def test_all_pages_are_read():
-    flow = flows.list_leases(agent_id=None, space=None, status="active", patience_s=30.0)
-    play = Play(flow).answer((0.0, ([seen()], "7")), (0.0, ([seen()], None)))
+    flow = flows.every(
+        lambda at: calls.list_leases(agent_id=None, space=None, status="active", after=at), patience_s=30.0
+    )
+    play = Play(flow).answer((0.0, Page([seen()], "7")), (0.0, Page([seen()])))
     assert play.result == [seen(), seen()]
     assert play.sent[1].path.endswith("after=7")
+
+
+# Taking away
+
+
+def test_what_is_gone_after_a_try_without_an_answer_was_taken_away():
+    play = Play(flows.remove(calls.delete_intent("i"), patience_s=30.0))
+    assert play.answer(OutcomeUnknown(), NotFoundError()).done
+
+
+def test_what_was_never_there_is_not_found():
+    with pytest.raises(NotFoundError):
+        Play(flows.remove(calls.delete_intent("i"), patience_s=30.0)).answer(NotFoundError())

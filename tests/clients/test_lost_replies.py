@@ -59,8 +59,14 @@ def passing(target: str) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def proxy(server_url) -> Iterator[Proxy]:
-    with passing(server_url) as made:
+def server_url(http_url) -> str:
+    """What comes between the two is a matter of HTTP alone."""
+    return http_url
+
+
+@pytest.fixture
+def proxy(http_url) -> Iterator[Proxy]:
+    with passing(http_url) as made:
         yield made
 
 

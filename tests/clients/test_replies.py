@@ -6,6 +6,7 @@ import pytest
 from openintent import errors
 from openintent.client import replies
 from openintent.client.replies import Reply
+from openintent.client.values import Event, TokenCheck
 from openintent.errors import OpenIntentError, OutcomeUnknown, Unavailable
 
 DAY = "2026-11-15T12:00:00.000000"
@@ -68,7 +69,7 @@ def test_only_an_acquire_counts_the_wait():
     """Elsewhere the field tells of another request; it would stretch trust."""
     assert replies.granted(reply(LEASE)).trust.confirmed_at == 104.0
     assert replies.lease(reply(LEASE)).trust.confirmed_at == 100.0
-    assert replies.leases(reply({"leases": [LEASE]}))[0].trust.confirmed_at == 100.0
+    assert replies.leases(reply({"leases": [LEASE]})).items[0].trust.confirmed_at == 100.0
 
 
 def test_an_answer_that_is_no_answer_says_so():
@@ -79,9 +80,9 @@ def test_an_answer_that_is_no_answer_says_so():
 
 def test_dates_are_aware():
     event = {"id": "1", "seq": 1, "event_type": "x", "actor": "a1", "created_at": DAY}
-    assert replies.event(reply(event)).created_at.tzinfo is not None
+    assert replies.reading(Event)(reply(event)).created_at.tzinfo is not None
 
 
 def test_a_token_that_is_not_live_is_false():
-    assert not replies.token_check(reply({"valid": False, "live_token": 9}))
-    assert replies.token_check(reply({"valid": True, "live_token": 9}))
+    assert not replies.reading(TokenCheck)(reply({"valid": False, "live_token": 9}))
+    assert replies.reading(TokenCheck)(reply({"valid": True, "live_token": 9}))

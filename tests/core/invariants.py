@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 from world import World
 
+from openintent.core import governance
 from openintent.core.books import Books
+from openintent.core.leases import missing_owner
 from openintent.core.ledger import Ledger
 from openintent.core.scopes import ScopeIndex, overlap
 from openintent.core.values import weigh
@@ -19,6 +21,8 @@ RUNTIME = {
     "Attempt": {"batch", "timer_ms"},
     "Cooldown": {"batch", "timer_ms"},
     "Intent": {"batch"},
+    "Portfolio": {"batch"},
+    "Agent": {"load", "seen_ms", "seen_at_ms", "batch", "timer_ms"},  # heartbeats are not written down
 }
 
 
@@ -32,6 +36,10 @@ def check_all(world: World) -> None:
     check_spaces(books)
     check_timers(books)
     check_attempts(books)
+    check_relations(books)
+    check_groups(books)
+    check_governance(books)
+    check_agents(books)
     assert all(intent.state_bytes == weigh(intent.state) for intent in books.intents.values())
 
 
@@ -53,7 +61,7 @@ def check_story(books: Books, events: list[Event]) -> None:
     assert books.seq == len(events)
     tokens = [event.payload["token"] for event in events if event.type == "lease_acquired"]
     begun = [event.lease_id for event in events if event.type == "lease_acquired"]
-    ended = [event.lease_id for event in events if event.type == "lease_released"]
+    ended = [event.lease_id for event in events if event.lease is not None]
     assert all(one < other for one, other in pairwise(tokens))
     assert books.token >= max(tokens, default=0)
     assert len(set(begun)) == len(begun)
@@ -159,7 +167,109 @@ def check_attempts(books: Books) -> None:
             assert known.until_ms == 0
 
 
+# Intents and what hangs on them
+
+
+def check_relations(books: Books) -> None:
+    """Children and dependents say the same as the intents themselves, and whatever is named exists."""
+    intents = books.intents.values()
+    parents = {each.id: [each.parent_id] if each.parent_id is not None else [] for each in intents}
+    others = {each.id: each.depends_on for each in intents}
+    assert books.children == turned_round(parents)
+    assert books.dependents == turned_round(others)
+    assert books.children.keys() | books.dependents.keys() <= books.intents.keys()
+    for each in intents:
+        assert each.id not in reached(others, each.id), "it waits for itself"
+        assert each.id not in reached(parents, each.id), "it is a part of itself"
+        assert len(set(each.depends_on)) == len(each.depends_on)
+    for name in books.spaces:
+        assert missing_owner(books, name) is None, name
+
+
+def turned_round(links: dict[str, list[str]]) -> dict[str, dict[str, None]]:
+    found: dict[str, dict[str, None]] = {}
+    for one, others in links.items():
+        for other in others:
+            found.setdefault(other, {})[one] = None
+    return found
+
+
+def reached(links: dict[str, list[str]], start: str) -> set[str]:
+    found, todo = set(), list(links[start])
+    while todo:
+        each = todo.pop()
+        todo += [other for other in links[each] if each not in found]
+        found.add(each)
+    return found
+
+
+def check_groups(books: Books) -> None:
+    """The two ways of looking at a membership, and at an assignment, agree."""
+    members = {(p, i): member for p, group in books.members.items() for i, member in group.items()}
+    assert all((member.portfolio_id, member.intent_id) == key for key, member in members.items())
+    assert {(p, i) for i, group in books.portfolios_of.items() for p in group} == set(members)
+    assigned = {(i, a): each for i, group in books.assigned.items() for a, each in group.items()}
+    assert {(i, a): each for a, group in books.assignments.items() for i, each in group.items()} == assigned
+    assert all((each.intent_id, each.agent_id) == key for key, each in assigned.items())
+    assert books.members.keys() <= books.portfolios.keys()
+    assert books.portfolios_of.keys() | books.assigned.keys() | books.decisions.keys() <= books.intents.keys()
+    for index in (books.members, books.portfolios_of, books.assigned, books.assignments, books.decisions):
+        assert all(index.values()), "an empty group"
+
+
+def check_governance(books: Books) -> None:
+    """Whoever has a policy is known to be governed, and nobody waits for what is forbidden to him."""
+    assert books.governed == {f"intent:{each.id}": each for each in books.intents.values() if each.governance_policy}
+    for waiter in books.waiters.values():
+        assert governance.forbids_lease(books, waiter.ask) is None, waiter
+    for intent_id, decisions in books.decisions.items():
+        assert {each.intent_id for each in decisions} == {intent_id}
+
+
+def check_agents(books: Books) -> None:
+    """Nobody is overdue for a mark, and whoever can be marked is watched."""
+    for key, agent in books.agents.items():
+        assert key == agent.id
+        if agent.status in ("dead", "deregistered"):
+            assert (agent.due_ms, agent.timer_ms) == (DEAD, DEAD)
+            continue
+        patience_ms = agent.dead_ms if agent.status == "unhealthy" else agent.unhealthy_ms
+        assert books.now_ms < agent.seen_ms + patience_ms == agent.due_ms
+        assert books.timers.next_ms <= agent.timer_ms <= agent.due_ms
+
+
 # Rebuilding
+
+
+def check_store(world: World) -> None:
+    """When all is durable: the store has a record for everything there is, and nothing else."""
+    books = world.books
+    kept = {
+        *(f"i/{each}" for each in books.intents),
+        *(f"q/{each}" for each in books.portfolios),
+        *(f"r/{each}" for each in books.agents),
+        *(f"m/{one}\t{other}" for one, group in books.members.items() for other in group),
+        *(f"g/{one}\t{other}" for one, group in books.assigned.items() for other in group),
+        *(f"o/{intent}\t{n:04x}" for intent, made in books.decisions.items() for n in range(len(made))),
+        *(f"l/{each}" for each in books.leases),
+        *(f"w/{each.ticket}" for each in books.waiters.values() if each.attempt is not None),
+        *(f"a/{holder}\t{key}" for holder, key in books.attempts),
+        *(f"d/{name}\t{each.scope}" for name, space in books.spaces.items() for each in space.cooldowns),
+        *(f"c/{name}\t{scope}" for name, space in books.spaces.items() for scope in space.checkpoints),
+    }
+    assert {key for key in world.store if key[0] not in "efhpv"} == kept
+    assert {key[2:].partition("\t")[0] for key in world.store if key[0] == "p"} <= books.intents.keys()
+    check_logs(world)
+
+
+def check_logs(world: World) -> None:
+    """Every durable event stands in the log of its space, and in the second one if it has one: once, in order."""
+    expected: dict[str, list[int]] = {}
+    for event in world.log:
+        for space in {event.space, event.also} - {None}:
+            expected.setdefault(space, []).append(event.seq)
+    spaces = {key[2:].partition("\t")[0] for key in world.store if key[0] == "v"}
+    assert {space: [event.seq for event in world.stored_log(space)] for space in spaces} == expected
 
 
 def durable_part(ledger: Ledger) -> dict[str, Any]:
@@ -177,7 +287,12 @@ def durable_part(ledger: Ledger) -> dict[str, Any]:
         "checkpoints": {
             (space.name, scope): value for space in books.spaces.values() for scope, value in space.checkpoints.items()
         },
-        "counters": (books.token, books.seq, books.now_ms),
+        "portfolios": {each.id: shown(each) for each in books.portfolios.values()},
+        "agents": {each.id: shown(each) for each in books.agents.values()},
+        "groups": (books.members, books.portfolios_of, books.assigned, books.assignments),
+        "relations": (books.children, books.dependents, set(books.governed)),
+        "decisions": books.decisions,
+        "counters": (books.token, books.seq, books.now_ms, books.horizon),
     }
 
 

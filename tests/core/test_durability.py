@@ -5,7 +5,7 @@ from world import SPACE, World
 
 from openintent.core import commands
 from openintent.core.answers import Granted, Held, IntentSeen, Lost, Seen, Stale
-from openintent.core.intents import PATCHES_MAX, WHOLE_BYTES_MAX
+from openintent.core.versions import PATCHES_MAX, WHOLE_BYTES_MAX
 from openintent.model import DEAD, Limits
 
 
@@ -164,6 +164,19 @@ def test_dates_come_from_outside_and_decide_nothing(world):
     assert (lease.granted_at_ms, lease.deadline_ms) == (1_000_000, 1_999)
     world.release("L1", "ann")
     assert lease.ended_at_ms == -999_001
+
+
+@pytest.mark.parametrize("restart", [World.stop, World.crash, lambda _: None])
+def test_a_repeated_event_is_shown_as_it_was_logged_durable_or_not(world, restart):
+    note = {"space": SPACE, "actor": "ann", "type": "note", "payload": {"text": "hi"}, "attempt": "t1"}
+    first = world.do(commands.LogEvent(**note)).event
+    assert world.do(commands.LogEvent(**note)).event == first
+    assert after(world) == 1
+    world.commit()
+    restart(world)
+    world.now_ms += 5
+    assert world.do(commands.LogEvent(**note)).event == first
+    assert world.books.seq == 1
 
 
 # Queues

@@ -10,6 +10,7 @@ import pytest
 from world import World
 
 from openintent import records
+from openintent.core import commands
 from openintent.core.ledger import LOADED_KINDS, Ledger
 from openintent.errors import EngineCorrupt
 from openintent.model import Limits
@@ -26,6 +27,14 @@ def everything_there_is() -> World:
     world.acquire("bob", "draft", space=INTENT, lease="L2", wait_ms=9_000, attempt="t2", priority=3)
     world.acquire("cid", "build/**", lease="L3", cooldown_ms=30_000, max_hold_ms=60_000, progress_ms=5_000)
     world.progress("L3", "cid", checkpoint={"page": 7})
+    world.portfolio("quarter", actor="ann", attempt="q1", name="Quarter", metadata={"year": 2})
+    world.add("quarter", "report", actor="ann", role="primary", priority=2)
+    world.register("bob", role_id="writer", capabilities=["text"], drain_ms=9_000)
+    world.assign("report", "bob", actor="ann", role="reviewer")
+    world.govern("report", "ann", completion_mode="require_approval", allowed_agents=["ann", "bob"])
+    world.decide("report", "bob", outcome="rejected", reasoning="too long", id="D1")
+    world.coordinate("ann", portfolio="quarter", lease="C1", metadata={"role": "lead"})
+    world.do(commands.Forget(horizon=1, keys=[]))
     world.commit()
     world.patch("report", ("append", "notes", "y"), actor="ann")
     world.revoke("L3")
@@ -54,22 +63,40 @@ def test_there_is_a_record_of_every_kind():
     assert {key[0] for key in read_back(GOLDEN.read_text())} == set(records.KINDS)
 
 
-def test_the_records_of_version_1_are_understood():
+def loaded() -> Ledger:
+    """What a new term makes of the golden file."""
     store = read_back(GOLDEN.read_text())
-    ledger = Ledger(Limits(), term=2, token=3, seq=20, now_ms=1_000)
+    ledger = Ledger(Limits(), term=2, token=4, seq=20, now_ms=1_000)
     farewell = records.decode("f/", store["f/"])
     for kind in LOADED_KINDS:
         ledger.load(((key, records.decode(key, store[key])) for key in sorted(store) if key[0] == kind), farewell)
     ledger.loaded()
-    books = ledger.books
+    return ledger
+
+
+def test_the_records_of_version_1_are_understood():
+    books = loaded().books
     lease, waiter = books.leases["L1"], books.waiters["L2"]
     assert (lease.holder, lease.scope, lease.token, lease.metadata) == ("ann", "draft", 1, {"step": 1})
     assert (waiter.ask.holder, waiter.ask.priority, waiter.attempt) == ("bob", 3, "t2")
     assert books.intents["report"].state == {"notes": ["x" * 5_000, "y"]}
-    assert (books.intents["report"].version, books.intents["report"].title) == (2, "Report")
-    assert sorted(books.attempts) == [("ann", "made"), ("ann", "t1"), ("bob", "t2")]
+    assert (books.intents["report"].version, books.intents["report"].title) == (3, "Report")
+    assert sorted(books.attempts) == [("ann", "made"), ("ann", "q1"), ("ann", "t1"), ("bob", "t2")]
     assert books.spaces["space:s"].checkpoints == {"build/**": {"page": 7}}
     assert [closed.holder for closed in books.spaces["space:s"].cooldowns] == ["cid"]
+
+
+def test_the_groups_of_version_1_are_understood():
+    books = loaded().books
+    portfolio, member = books.portfolios["quarter"], books.members["quarter"]["report"]
+    assert (portfolio.name, portfolio.created_by, portfolio.metadata) == ("Quarter", "ann", {"year": 2})
+    assert (member.role, member.priority) == ("primary", 2)
+    agent, assignment, [decision] = books.agents["bob"], books.assigned["report"]["bob"], books.decisions["report"]
+    assert (agent.role_id, agent.capabilities, agent.drain_ms, agent.dead_ms) == ("writer", ["text"], 9_000, 5_000)
+    assert (assignment.role, assignment.assigned_by) == ("reviewer", "ann")
+    assert (decision.id, decision.actor, decision.outcome, decision.reasoning) == ("D1", "bob", "rejected", "too long")
+    assert books.governed["intent:report"].governance_policy["allowed_agents"] == ["ann", "bob"]
+    assert (books.leases["C1"].space, books.horizon) == ("coordinator:portfolio:quarter", 1)
 
 
 def test_a_record_of_another_format_is_refused_and_not_guessed_at():

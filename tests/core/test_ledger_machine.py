@@ -5,12 +5,13 @@ durable. A promise is made when a reply may leave, which is when its batch is du
 """
 
 import invariants
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from world import SPACE, World
 
 from openintent.core import commands
-from openintent.core.answers import Granted, IntentSeen, Queued, Reply, Seen
+from openintent.core.answers import DecisionSeen, Granted, IntentSeen, Queued, Reply, Seen
 from openintent.core.scopes import overlap
 from openintent.core.timers import NEVER
 
@@ -110,6 +111,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def heartbeat(self, holder, strange):
         held = [(lease, token) for lease, (owner, token) in self.seen.items() if owner == holder]
         answer = self.world.heartbeat(holder, held + strange)
+        agent = self.world.books.agents.get(holder)
+        assert answer.status == (None if agent is None else agent.status)
+        assert answer.status not in ("unhealthy", "dead"), "whoever is heard of is well"
         for lease, remaining_ms, reason in answer.rows:
             assert (reason is None) == (lease in self.world.books.leases)
             if reason is None:
@@ -129,12 +133,16 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(holder=agents, attempt=keys, path=paths, text=texts, op=st.sampled_from(["set", "append", "remove"]))
     def patch(self, holder, attempt, path, text, op):
-        before = self.world.books.intents["i1"].version
+        before = self._version()
         self.world.patch("i1", (op, path, text), actor=holder, attempt=attempt)
-        if self.world.books.intents["i1"].version > before:
+        if self._version() > before:
             for lease in self.world.books.leases.values():
                 assert lease.holder == holder or lease.space != INTENT or not overlap(lease.scope, f"{path}/**")
         self._listen()
+
+    def _version(self):
+        intent = self.world.books.intents.get("i1")
+        return 0 if intent is None else intent.version
 
     @rule(holder=agents, attempt=keys, status=st.sampled_from(["active", "blocked"]))
     def set_status(self, holder, attempt, status):
@@ -203,6 +211,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.world.arrive()
         self._replies_leave()
         assert invariants.durable_part(self.world.rebuilt()) == invariants.durable_part(self.world.ledger)
+        invariants.check_store(self.world)
         self.world.head.farewell = False
 
     # What they learn
@@ -235,7 +244,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def _check_ends(self):
         events = invariants.story(self.world)
         for event in events[self.told :]:
-            if event.type == "lease_released" and event.lease.status == "expired":
+            if event.lease is not None and event.lease.status == "expired":
                 assert self.real_ms >= self.promised.get(event.lease.id, 0), "ended before the promised time"
         self.told = len(events)
 
@@ -245,7 +254,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_was_acknowledged_is_still_known(self):
-        ended = {event.lease.id for event in invariants.story(self.world) if event.type == "lease_released"}
+        ended = {event.lease.id for event in invariants.story(self.world) if event.lease is not None}
         assert set(self.promised) <= ended | set(self.world.books.leases)
 
     @invariant()
@@ -257,3 +266,131 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 TestLedger = LedgerMachine.TestCase
+
+
+# The same with groups: intents come and go, belong together, depend on each other, and are governed
+
+several = st.sampled_from(["i1", "i1", "i2", "i3"])
+homes = st.sampled_from(["intent:i1", "intent:i1", "coordinator:intent:i1", "coordinator:portfolio:p1"])
+folders = st.sampled_from(["p1", "p2"])
+policies = st.sampled_from(
+    [
+        {},
+        {"write_scope": "assigned_only"},
+        {"allowed_agents": ["ann", "bob"]},
+        {"completion_mode": "quorum"},
+        {"require_status_reason": True, "completion_mode": "require_approval"},
+    ]
+)
+relatives = st.fixed_dictionaries({}, optional={"parent_id": several, "depends_on": st.lists(several, max_size=2)})
+
+
+class GroupsMachine(LedgerMachine):
+    acquire = acquire_again = give_up = log_event = set_status = renew = None  # the machine above has them
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world.patch("i1", ("set", "big", LONG), ("set", "more", LONG))
+        self.world.portfolio("p1")
+        self.world.commit()
+        self.told = len(self.world.log)
+
+    @rule(holder=agents, intent=several, attempt=keys, related=relatives, policy=policies)
+    def create(self, holder, intent, attempt, related, policy):
+        self.world.create(intent, actor=holder, attempt=attempt, governance_policy=policy or None, **related)
+        self._listen()
+
+    @rule(holder=agents, intent=several)
+    def delete(self, holder, intent):
+        self.world.delete(intent, holder)
+        self._listen()
+
+    @rule(holder=agents, intent=several, other=several)
+    def depend(self, holder, intent, other):
+        self.world.depend(intent, other, holder)
+        self._listen()
+
+    @rule(holder=agents, intent=several, other=several)
+    def depend_no_more(self, holder, intent, other):
+        self.world.depend_no_more(intent, other, holder)
+        self._listen()
+
+    @rule(holder=agents, intent=several, policy=policies, operator=st.booleans())
+    def govern(self, holder, intent, policy, operator):
+        self.world.govern(intent, holder, operator=operator, **policy)
+        self._listen()
+
+    @rule(holder=agents, intent=several, attempt=keys, outcome=st.sampled_from(["approved", "rejected"]))
+    def decide(self, holder, intent, attempt, outcome):
+        before = self.world.books.attempts.get((holder, attempt)), self.world.books.seq
+        answer = self.world.decide(intent, holder, outcome=outcome, attempt=attempt)
+        assert before[0] is None or self.world.books.seq == before[1], "an attempt acted twice"
+        if isinstance(answer, DecisionSeen):
+            assert answer.decision.outcome == outcome
+            assert answer.decision in self.world.books.decisions[intent]
+        self._listen()
+
+    @rule(holder=agents, intent=several, attempt=keys)
+    def arbitrate(self, holder, intent, attempt):
+        before = self.world.books.attempts.get((holder, attempt)), self.world.books.seq
+        self.world.arbitrate(intent, holder, attempt=attempt)
+        assert before[0] is None or self.world.books.seq == before[1], "an attempt acted twice"
+        self._listen()
+
+    @rule(holder=agents, intent=several, reason=st.sampled_from([None, "enough"]))
+    def complete(self, holder, intent, reason):
+        self.world.status(intent, "completed", holder, reason=reason)
+        self._listen()
+
+    @rule(holder=agents, folder=folders, attempt=keys)
+    def create_portfolio(self, holder, folder, attempt):
+        self.world.portfolio(folder, actor=holder, attempt=attempt)
+        self._listen()
+
+    @rule(folder=folders, intent=several, priority=st.integers(0, 1))
+    def add(self, folder, intent, priority):
+        self.world.add(folder, intent, priority=priority)
+        self._listen()
+
+    @rule(folder=folders, intent=several)
+    def remove(self, folder, intent):
+        self.world.remove(folder, intent)
+        self._listen()
+
+    @rule(agent=agents, beat_ms=st.sampled_from([25, 500]))
+    def register(self, agent, beat_ms):
+        self.world.register(agent, beat_ms)
+        self._listen()
+
+    @rule(agent=agents, status=st.sampled_from(["active", "draining", "unhealthy", "dead", "deregistered"]))
+    def mark(self, agent, status):
+        self.world.mark(agent, status)
+        self._listen()
+
+    @rule(intent=several, agent=agents, role=st.sampled_from(["worker", "reviewer"]))
+    def assign(self, intent, agent, role):
+        self.world.assign(intent, agent, role=role)
+        self._listen()
+
+    @rule(intent=several, agent=agents)
+    def unassign(self, intent, agent):
+        self.world.unassign(intent, agent)
+        self._listen()
+
+    @rule(holder=agents, space=homes, wait=st.sampled_from([0, 10_000]), cooldown_ms=st.sampled_from([0, 4_000]))
+    def acquire_at_home(self, holder, space, wait, cooldown_ms):
+        asked = (holder, "*"), {"space": space, "ttl_ms": 1_000, "attempt": None, "cooldown_ms": cooldown_ms}
+        self._acquire(asked, wait)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.world.books.leases)
+    def end_one(self, data):
+        """Leave a note, and lose the lease."""
+        lease = data.draw(st.sampled_from(sorted(self.world.books.leases)))
+        self.world.progress(lease, self.world.books.leases[lease].holder, checkpoint={"done": 1})
+        self.world.revoke(lease)
+        self._listen()
+
+
+TestGroups = GroupsMachine.TestCase
+TestGroups.settings = settings(max_examples=2 * settings.default.max_examples)

@@ -13,7 +13,19 @@ from openintent.core import commands
 from openintent.core.answers import Answer, Queued, Reply
 from openintent.core.books import Batch
 from openintent.core.ledger import LOADED_KINDS, Ledger
-from openintent.model import Ask, Event, Intent, Limits, Patch
+from openintent.model import (
+    Agent,
+    Ask,
+    Assignment,
+    Decision,
+    Event,
+    Intent,
+    Limits,
+    Member,
+    Patch,
+    Portfolio,
+    coordinator_space,
+)
 
 SPACE = "space:s"
 
@@ -120,8 +132,12 @@ class World:
         keep = "checkpoint" not in more
         return self.do(commands.Progress(lease_id=lease, holder=holder, keep_checkpoint=keep, **more))
 
-    def heartbeat(self, holder: str, held: list[tuple[str, int]]) -> Answer:
-        return self.do(commands.Heartbeat(holder=holder, held=held))
+    def heartbeat(self, holder: str, held: list[tuple[str, int]] | None = None, load: int | None = None) -> Answer:
+        return self.do(commands.Heartbeat(holder=holder, held=held or [], load=load))
+
+    def coordinate(self, holder: str, *, intent=None, portfolio=None, **more: Any) -> Answer:
+        """Ask for the lease of whoever coordinates an intent or a portfolio."""
+        return self.acquire(holder, "*", space=coordinator_space(intent_id=intent, portfolio_id=portfolio), **more)
 
     def give_up(self, holder: str, attempt: str, space: str = SPACE) -> Answer:
         return self.do(commands.GiveUp(space=space, holder=holder, attempt=attempt))
@@ -138,7 +154,68 @@ class World:
         made = [Patch(op, tuple(path.split("/")), *value) for op, path, *value in steps]
         return self.do(commands.PatchState(intent_id=intent, actor=actor, steps=made, **more))
 
+    def status(self, intent: str, status: str, actor: str = "a", **more: Any) -> Answer:
+        return self.do(commands.SetStatus(intent_id=intent, actor=actor, status=status, **more))
+
+    def delete(self, intent: str, actor: str = "a") -> Answer:
+        return self.do(commands.DeleteIntent(intent, actor))
+
+    def relatives(self, intent: str, kind: str) -> list[str]:
+        return [each.id for each in self.do(commands.GetRelatives(intent, kind)).intents]
+
+    def depend(self, intent: str, other: str, actor: str = "a", **more: Any) -> Answer:
+        return self.do(commands.AddDependency(intent_id=intent, dependency_id=other, actor=actor, **more))
+
+    def depend_no_more(self, intent: str, other: str, actor: str = "a", **more: Any) -> Answer:
+        return self.do(commands.RemoveDependency(intent_id=intent, dependency_id=other, actor=actor, **more))
+
+    def govern(self, intent: str, actor: str = "a", *, operator=False, expect=None, **policy: Any) -> Answer:
+        """Give the intent a policy; with none at all, take it away."""
+        words = {"intent_id": intent, "actor": actor, "operator": operator, "expect": expect}
+        return self.do(commands.SetPolicy(policy=policy or None, **words))
+
+    def decide(self, intent: str, actor: str, *, outcome="approved", attempt=None, **more: Any) -> Answer:
+        self._ids += 1
+        fields = {"id": f"decision-{self._ids}", "type": "completion", "outcome": outcome, **more}
+        decision = Decision(intent_id=intent, actor=actor, **fields)
+        return self.do(commands.RecordDecision(decision=decision, attempt=attempt))
+
+    def arbitrate(self, intent: str, actor: str = "a", *, reason="why not", attempt=None) -> Answer:
+        self._ids += 1
+        words = {"intent_id": intent, "actor": actor, "reason": reason, "context": {}, "attempt": attempt}
+        return self.do(commands.Arbitrate(id=f"arbitration-{self._ids}", **words))
+
+    def portfolio(self, portfolio: str, *, actor: str = "a", chosen_id=True, attempt=None, **more: Any) -> Answer:
+        made = Portfolio(id=portfolio, name=more.pop("name", portfolio), **more)
+        return self.do(commands.CreatePortfolio(portfolio=made, chosen_id=chosen_id, actor=actor, attempt=attempt))
+
+    def add(self, portfolio: str, intent: str, actor: str = "a", **more: Any) -> Answer:
+        self._ids += 1
+        member = Member(id=f"member-{self._ids}", portfolio_id=portfolio, intent_id=intent, **more)
+        return self.do(commands.AddMember(member=member, actor=actor))
+
+    def remove(self, portfolio: str, intent: str, actor: str = "a") -> Answer:
+        return self.do(commands.RemoveMember(portfolio_id=portfolio, intent_id=intent, actor=actor))
+
+    def register(self, agent: str, beat_ms: int = 1_000, **more: Any) -> Answer:
+        marks = {"heartbeat_ms": beat_ms, "unhealthy_ms": 2 * beat_ms, "dead_ms": 5 * beat_ms}
+        return self.do(commands.RegisterAgent(Agent(id=agent, **marks, **more)))
+
+    def mark(self, agent: str, status: str, actor: str = "a") -> Answer:
+        return self.do(commands.MarkAgent(agent_id=agent, actor=actor, status=status))
+
+    def assign(self, intent: str, agent: str, *, role: str = "worker", actor: str = "a") -> Answer:
+        return self.do(commands.Assign(assignment=Assignment(intent_id=intent, agent_id=agent, role=role), actor=actor))
+
+    def unassign(self, intent: str, agent: str, actor: str = "a") -> Answer:
+        return self.do(commands.Unassign(intent_id=intent, agent_id=agent, actor=actor))
+
     # Storing
+
+    def stored_log(self, space: str) -> list[Event]:
+        """The durable log of a space, as a reader finds it."""
+        keys = sorted(key for key in self.store if key.startswith(f"v/{space}\t"))
+        return [event for key in keys for event in records.decode(key, self.store[key])]
 
     def take(self, *, farewell: bool = False) -> None:
         """Close the open batch; it is now on its way."""

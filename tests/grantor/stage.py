@@ -10,8 +10,9 @@ from openintent.core.answers import Reply
 from openintent.core.commands import Acquire
 from openintent.engines.base import Change, Guarantees, Head, OutcomeUncertain, Record
 from openintent.engines.memory import MemoryEngine
+from openintent.grantor.feed import Feed, News
 from openintent.grantor.grantor import Grantor, Refusal
-from openintent.model import Ask, Limits
+from openintent.model import Ask, Event, Limits
 
 PATIENCE_S = 10.0  # for signals that come at once unless something is broken
 
@@ -102,6 +103,27 @@ class Caller:
         await soon(self.told.wait())
         assert self.outcome is not None
         return self.outcome
+
+
+class Listener:
+    """A reader of one log, and of those along with it, that keeps the events themselves."""
+
+    def __init__(
+        self, feed: Feed, own: str = "space:s", *, after: int = 0, along: Any = None, wanted: str = ""
+    ) -> None:
+        self._wanted = wanted
+        self._events: dict[bytes, Event] = {}
+        self.reader = feed.subscribe(own, self._render, after=after, along=along)
+
+    def _render(self, news: News) -> bytes:
+        event = news.event
+        self._events[b"%d" % event.seq] = event
+        return b"%d" % event.seq if self._wanted in ("", event.type) else b""
+
+    async def next(self) -> Event:
+        while not (taken := self.reader.take(1)):
+            await soon(self.reader.wait())
+        return self._events[taken]
 
 
 async def soon(signal: Any) -> Any:

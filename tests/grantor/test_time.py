@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from stage import Stage, settled, soon
+from stage import Listener, Stage, settled
 
 from openintent.clock import LEAP_MS_MAX, LedgerClock
 from openintent.core.commands import GetLease
@@ -59,9 +59,9 @@ async def test_a_short_lease_ends_on_time_although_the_alarm_stood_later(stage, 
     assert alarms.ahead_ms == TURN_MS_MAX
     stage.acquire("ann", ttl_ms=100)
     assert alarms.ahead_ms == 100
-    reader = stage.grantor.feed.subscribe(lambda event: event.type == "lease_released")
+    listener = Listener(stage.grantor.feed, after=stage.grantor.books.seq, wanted="lease_released")
     alarms.ring()
-    assert (await soon(reader.next())).lease_id == "L1"
+    assert (await listener.next()).lease_id == "L1"
 
 
 async def test_a_waiter_is_granted_at_the_instant_of_the_lapse(stage, alarms):
@@ -123,9 +123,9 @@ async def test_a_real_alarm_ends_a_real_lease(anyio_backend):
     began = loop.time()
     stage.grantor._boot_ms = lambda: int((loop.time() - began) * 1_000)
     await stage.grantor.start()
-    reader = stage.grantor.feed.subscribe(lambda event: event.type == "lease_released")
+    listener = Listener(stage.grantor.feed, after=stage.grantor.books.seq, wanted="lease_released")
     stage.acquire("ann", ttl_ms=100)
-    assert (await soon(reader.next())).lease.ended_reason == "expired"
+    assert (await listener.next()).lease.ended_reason == "expired"
     await stage.grantor.stop()
 
 

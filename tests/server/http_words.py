@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import described
 import httpx2
 
 
@@ -47,14 +48,16 @@ class Api:
         self.http = httpx2.Client(base_url=url, timeout=20)
 
     def send(self, method, path, body=None, *, agent="ada", base="/api/v1", headers=None, **more):
-        """One request, its body given as bytes or as what JSON shall say."""
+        """One request, its body given as bytes or as what JSON shall say; the answer must be as it is described."""
         sent = {} if agent is None else {"X-Agent-ID": agent}
         if body is not None:
             sent["Content-Type"] = "application/json"
         sent |= headers or {}
         raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         content = iter([raw]) if self.lane == "asgi" else raw
-        return self.http.request(method, base + path, content=content, headers=sent, **more)
+        reply = self.http.request(method, base + path, content=content, headers=sent, **more)
+        described.check(method, base + path, reply)
+        return reply
 
     def get(self, path, **options):
         return self.send("GET", path, **options)

@@ -8,6 +8,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from openintent.server.hotlane import Bounds, hot_protocol
+from openintent.server.overload import Overload
 from openintent.server.routing import Route, Router
 from openintent.server.sweep import Sweep
 
@@ -72,6 +73,7 @@ class Office:
     )
 
     def __init__(self):
+        self.overload = Overload()
         self.asked = []
         self.abandoned = []
 

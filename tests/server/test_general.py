@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from http_words import Api, refused
 
+from openintent.server.routes import ROUTES
+
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}")
 
 
@@ -188,17 +190,56 @@ def test_what_is_not_offered_yet_is_said_to_be_so(api, space, body):
     assert api.get(f"{space}/leases").json()["leases"] == []
 
 
-def test_a_conflict_of_versions_never_says_lease(api):
-    path = f"/intents/{api.intent(id=f'release-{api.lane}', title='please release', state={'lease': 1})}"
-    replies = [
-        api.patch(f"{path}/state", {"state": {"lease": 2}}, headers={"If-Match": "9"}),
-        api.post(f"{path}/status", {"status": "active", "reason": "lease"}, headers={"If-Match": "9"}),
-    ]
-    for reply in replies:
-        problem = refused(reply, 409, "version_conflict")
-        assert (problem["detail"], problem["current_version"]) == ("Version conflict", 1)
-        assert "lease" not in reply.text.lower()
-    assert "lease" not in api.post("/intents", {"title": "b", "id": f"release-{api.lane}"}).text.lower()
+# Every call that compares versions, with a body that would do.
+COMPARING = {
+    ("PATCH", "intents/{}/state"): {"state": {"lease": 2}},
+    ("POST", "intents/{}/state"): {"patches": [{"op": "set", "path": "lease", "value": "release"}]},
+    ("POST", "intents/{}/status"): {"status": "active", "reason": "lease"},
+    ("PUT", "intents/{}/governance"): {"allowed_agents": ["release-manager", "ada"]},
+    ("DELETE", "intents/{}/governance"): None,
+    ("POST", "intents/{}/dependencies"): {"dependency_id": "release-1"},
+    ("DELETE", "intents/{}/dependencies/{}"): None,
+}
+
+
+@pytest.fixture(scope="module")
+def release(api):
+    """Intents whose every word has the letters in it."""
+    words = {"title": "please release", "state": {"lease": 1}}
+    for id_, more in (("release-0", {}), ("release-1", {}), ("release-2", {"depends_on": ["release-0"]})):
+        api.post("/intents", {"id": id_, **words, **more})
+    return "release-2"
+
+
+def test_these_are_all_the_calls_that_compare_versions():
+    comparing = {(each.method, each.pattern) for each in ROUTES if "If-Match" in each.needs + each.reads}
+    assert comparing == set(COMPARING)
+
+
+@pytest.mark.parametrize(("method", "pattern"), COMPARING)
+def test_a_conflict_of_versions_never_says_lease(api, release, method, pattern):
+    path = pattern.replace("{}", release, 1).replace("{}", "release-0")
+    headers = {"If-Match": "9", "Idempotency-Key": "release", "X-Request-ID": "lease"}
+    reply = api.send(method, f"/{path}", COMPARING[method, pattern], agent="lease-holder", headers=headers)
+    problem = refused(reply, 409, "version_conflict")
+    assert (problem["detail"], problem["current_version"]) == ("Version conflict", 1)
+    assert "lease" not in reply.text.lower()
+
+
+def test_other_conflicts_that_are_not_over_a_lease_do_not_say_lease_either(api, release):
+    whole = f"release-{api.lane}"
+    api.post("/intents", {"id": whole, "title": "lease"})
+    api.post(f"/intents/{whole}/children", {"id": f"{whole}-child", "title": "lease", "depends_on": ["release-0"]})
+    held = api.lease(f"/intents/{whole}-child", scope="lease", agent="lease-holder")
+    in_use = [api.delete(f"/intents/{id_}") for id_ in (whole, f"{whole}-child", "release-0")]
+    api.delete(f"/leases/{held['id']}", agent="lease-holder")
+    closed = api.lease(f"/intents/{whole}-child", scope="lease", cooldown_seconds=60)
+    api.post(f"/leases/{closed['id']}/revoke", {"reason": "lease"})
+    in_use.append(api.delete(f"/intents/{whole}-child"))
+    assert len({refused(reply, 409, "intent_in_use")["message"] for reply in in_use}) == 4
+    exists = api.post("/intents", {"id": whole, "title": "other lease"})
+    refused(exists, 409, "already_exists")
+    assert [reply.text for reply in [*in_use, exists] if "lease" in reply.text.lower()] == []
 
 
 def test_a_conflict_over_a_lease_always_says_lease(api, intent):

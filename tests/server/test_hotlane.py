@@ -284,7 +284,7 @@ async def test_headers_that_come_twice_are_joined_by_the_last(house, line):
 
 
 async def test_connections_have_a_bound_in_all_and_for_each_address(caplog):
-    house = House(connections_max=3, connections_per_address_max=2)
+    house = House(connections_max=3, connections_per_address_max=2, connections_reserved=0)
     lines = [house.connect(address) for address in ("10.0.0.1", "10.0.0.1", "10.0.0.1")]
     assert [line.transport.statuses() for line in lines] == [[], [], [503]]
     assert lines[2].transport.closed

@@ -1,6 +1,7 @@
 """Intents, their state, their status and their events over HTTP."""
 
 import pytest
+from desk_words import counter
 from http_words import refused
 
 INTENT_FIELDS = {
@@ -46,27 +47,31 @@ def test_an_intent_has_these_fields_and_no_others(api):
 
 
 def test_an_intent_is_created_as_it_was_asked_for(api, name):
+    above, before = api.intent(), api.intent()
     asked = {
         "id": name,
         "title": "Report",
         "description": "of the\nquarter",
         "created_by": "eve",
-        "parent_intent_id": "above",
-        "depends_on": ["before"],
+        "parent_intent_id": above,
+        "depends_on": [before],
         "constraints": ["cheap", {"fast": True}],
         "state": {"a": [1, 2.5, None, "x"]},
         "status": "active",
         "confidence": 80,
-        "governance_policy": {"mode": "open"},
+        "governance_policy": {"write_scope": "assigned_only", "allowed_agents": ["eve"]},
     }
     intent = api.post("/intents", asked).json()
-    assert {field: intent[field] for field in asked} == asked
-    assert intent["parent_id"] == "above"
+    policy = intent["governance_policy"]
+    assert {field: intent[field] for field in asked} == asked | {"governance_policy": policy}
+    assert (intent["parent_id"], policy["write_scope"], policy["allowed_agents"]) == (above, "assigned_only", ["eve"])
+    assert (policy["completion_mode"], policy["require_status_reason"]) == ("auto", False), "kept in full"
 
 
 def test_the_state_may_be_called_initial_and_the_parent_just_parent(api):
-    intent = api.post("/intents", {"title": "t", "initial_state": {"a": 1}, "parent_id": "above"}).json()
-    assert (intent["state"], intent["parent_intent_id"]) == ({"a": 1}, "above")
+    above = api.intent()
+    intent = api.post("/intents", {"title": "t", "initial_state": {"a": 1}, "parent_id": above}).json()
+    assert (intent["state"], intent["parent_intent_id"]) == ({"a": 1}, above)
 
 
 def test_creating_a_chosen_id_again_returns_it_and_with_another_body_conflicts(api, name):
@@ -295,6 +300,26 @@ def test_the_actor_of_an_event_is_the_caller_and_what_has_no_use_is_named(api, i
     assert reply.headers["X-Ignored-Fields"] == "actor, colour, parent_event_id, trace_id"
     listed = api.get(f"{intent}/events", params={"since": "2026-01-01", "event_type": "comment"})
     assert listed.headers["X-Ignored-Fields"] == "since"
+
+
+def test_an_event_that_is_logged_twice_under_one_key_is_one_event(api, intent):
+    key, body = {"Idempotency-Key": intent}, {"event_type": "comment", "payload": {"n": 1}}
+    first = api.post(f"{intent}/events", body, headers=key).json()
+    assert api.post(f"{intent}/events", body, headers=key).json() == first
+    refused(api.post(f"{intent}/events", {"event_type": "remark"}, headers=key), 422, "attempt_reused")
+    assert api.events(intent)[1:] == [first]
+
+
+@pytest.mark.anyio
+async def test_a_repeat_that_comes_before_the_first_is_durable_is_the_same_event_too():
+    async with counter() as desk:
+        note = ("POST", "/spaces/s/events", {"event_type": "comment"})
+        both = [desk.hand_in(*note, idempotency_key="k") for _ in range(2)]
+        assert not both[0].answered.is_set(), "neither may leave yet"
+        for asked in both:
+            await asked.answered.wait()
+        assert (both[0].status, both[0].payload) == (both[1].status, both[1].payload)
+        assert both[0].status == 200
 
 
 def test_a_plain_space_has_events_too(api, space):

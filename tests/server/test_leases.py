@@ -285,8 +285,9 @@ def test_a_heartbeat_without_a_list_renews_nothing(api, space, body):
 def test_a_heartbeat_says_when_the_next_one_is_due(api, space):
     lease = api.lease(space, ttl_seconds=6)
     reply = api.post("/agents/ada/heartbeat", {"leases": [{"id": lease["id"], "token": lease["token"]}]}).json()
-    assert set(reply) == {"status", "server_timestamp", "next_heartbeat_at", "next_heartbeat_seconds", "leases"}
-    assert (reply["status"], reply["next_heartbeat_seconds"]) == ("ok", 2.0)
+    times = {"server_timestamp", "next_heartbeat_at", "next_heartbeat_seconds"}
+    assert set(reply) == {"status", "leases", "agent_status", *times}
+    assert (reply["status"], reply["next_heartbeat_seconds"], reply["agent_status"]) == ("ok", 2.0, None)
     assert reply["server_timestamp"] < reply["next_heartbeat_at"]
 
 

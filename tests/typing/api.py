@@ -5,14 +5,21 @@ from datetime import datetime
 from typing import Any, assert_type
 
 from openintent import (
+    AgentRecord,
+    Assignment,
     AsyncOpenIntentClient,
     ConflictError,
+    CoordinatorLease,
+    Decision,
     Event,
+    EventsGone,
+    Heartbeat,
     Intent,
     Lease,
     LeaseConflictError,
     LeaseLost,
     OpenIntentClient,
+    Portfolio,
     Released,
     TokenCheck,
     Unavailable,
@@ -51,6 +58,44 @@ def leases(client: OpenIntentClient, intent: Intent) -> None:
         kept.check()
 
 
+def coordinators(client: OpenIntentClient, portfolio: Portfolio) -> None:
+    lease = client.acquire_coordinator_lease(portfolio_id=portfolio.id, ttl_seconds=600, role="lead", wait_seconds=5)
+    assert_type(lease, CoordinatorLease)
+    assert_type(lease.portfolio_id, str | None)
+    assert_type(client.coordinator_heartbeat(lease), CoordinatorLease)
+    assert_type(client.list_coordinator_leases(intent_id="i"), list[CoordinatorLease])
+    assert_type(client.release_coordinator_lease(lease.id), Released)
+    with client.coordinate(portfolio.id, on_lost=lambda lost: lost.token) as kept:
+        assert_type(kept, CoordinatorLease)
+
+
+def subjects(client: OpenIntentClient, intent: Intent) -> None:
+    portfolio = client.create_portfolio("Q3", metadata={"floor": 2}, id="q3")
+    assert_type(portfolio, Portfolio)
+    client.add_intent_to_portfolio(portfolio.id, intent.id, role="primary", priority=1)
+    assert_type(list(client.get_portfolio_intents(portfolio.id)), list[Intent])
+    assert_type(list(client.iter_portfolios()), list[Portfolio])
+    assert_type(client.register_agent(capabilities=["nlp"], capacity=5), AgentRecord)
+    assert_type(client.agents.register("a", role_id="writer").last_heartbeat, datetime | None)
+    assert_type(client.assign_agent(intent.id, "a"), Assignment)
+    assert_type(client.get_children(intent.id), list[Intent])
+    assert_type(client.set_governance_policy(intent.id, write_scope="assigned_only"), Intent)
+    assert_type(client.record_decision(intent.id, "approval", "yes"), Decision)
+    assert_type(client.delete_intent(intent.id), None)
+
+
+def streams(client: OpenIntentClient, intent: Intent) -> None:
+    with client.subscribe_intent(intent.id, after=0, types=["comment"], on_gap="skip") as stream:
+        assert_type(stream.cursor, int | None)
+        for event in stream:
+            assert_type(event, Event)
+            assert_type(event.seq, int)
+    try:
+        next(client.subscribe_space("build", after=7))
+    except EventsGone as gone:
+        assert_type(gone.oldest, int | None)
+
+
 def errors(client: OpenIntentClient) -> None:
     try:
         client.acquire_lease(space="build", duration_seconds=5)
@@ -73,3 +118,9 @@ async def asynchronous() -> None:
             assert_type(lease, Lease)
             assert_type(await client.patch_state(intent.id, {"a": lease.token}), Intent)
         assert_type(await client.acquire_lease(space="build"), Lease)
+        async with client.coordinate(portfolio_id="q3") as lead:
+            assert_type(lead, CoordinatorLease)
+        async for event in client.subscribe_agent():
+            assert_type(event, Event)
+        assert_type([found async for found in client.iter_intents()], list[Intent])
+        assert_type(await client.agents.heartbeat(current_load=3), Heartbeat)

@@ -4,18 +4,22 @@ A program retries, because nobody is there to do it. At a command line somebody 
 that no server is running.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from openintent.client import calls, drivers, flows, replies, spelling
 from openintent.client.calls import Call, Wish
 from openintent.client.holder import new_attempt
-from openintent.client.replies import Reply
+from openintent.client.replies import Page, Reply
 from openintent.client.transport import Addresses, HttpTransport, Identity
 from openintent.errors import OutcomeUnknown
+
+if TYPE_CHECKING:
+    from openintent.client.following import Told
+    from openintent.client.streams import Stream
 
 ANSWER_S_MAX: Final = 10.0
 PAGE: Final = 1_000
@@ -26,6 +30,16 @@ JSON = dict[str, Any]
 def as_told(reply: Reply) -> Any:
     replies.refuse_refusals(reply)
     return msgspec.json.decode(reply.body)
+
+
+def _page_as_told(reply: Reply) -> Page[JSON]:
+    return Page(as_told(reply), reply.next_offset)
+
+
+def _event_as_told(told: "Told") -> JSON:
+    event: JSON = msgspec.json.decode(told.data)
+    # The length of a queue is no event of the log, and comes without what they all have.
+    return event if "event_type" in event else {"event_type": told.type, **event}
 
 
 class Api:
@@ -72,6 +86,25 @@ class Api:
             after = page.get("next")
             if after is None:
                 return {**page, "leases": found}
+
+    def every(self, page_of: Callable[[str | None], Call[Any]]) -> list[JSON]:
+        """All pages of a list that is bare."""
+        found: list[JSON] = []
+        at: str | None = None
+        while True:
+            call = replace(page_of(at), parse=_page_as_told, timeout_s=ANSWER_S_MAX)
+            page = drivers.run(flows.send(call), self._transport)
+            found += page.items
+            at = page.next
+            if at is None:
+                return found
+
+    def follow(self, space: str, *, after: int | None, types: list[str] | None) -> "Stream[JSON]":
+        """The events of a log as they happen, as they were told."""
+        from openintent.client.streams import Stream  # noqa: PLC0415  # only who listens pays for it
+
+        following = spelling.following_of(space, after=after, types=types, on_gap="raise", patience_s=0.0)
+        return Stream(following, self._transport, _event_as_told)
 
     def queue(self, space: str, *, scope: str | None = None) -> list[JSON]:
         waiters: list[JSON] = self.ask(calls.get_queue(space, scope=scope))["waiters"]

@@ -80,6 +80,9 @@ def hold(
 
     It waits in the queue if somebody else holds SCOPE, keeps the lease alive as long as the command runs, and gives
     it back then. Without --intent or --space the scope is in the plain space `default`.
+
+    If no server is named and none runs on this machine, it does without: the leases are in a file of yours, and all
+    who hold in this way exclude each other.
     """
     _require_grace(grace, options["ttl"])
     _require_command(command[0])

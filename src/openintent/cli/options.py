@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from openintent.cli.report import reported
+from openintent.cli.unnamed import place_of_hold
 
 if TYPE_CHECKING:
     from openintent.cli.api import Api
@@ -45,7 +46,8 @@ def asks_server(*, agent: bool = True, unique: bool = False) -> Callable[[Comman
             named = options.pop("own_agent", None)
             name = named or (unique_agent() if unique else os.environ.get(AGENT_VARIABLE) or user_at_host())
             with reported(as_json=as_json):
-                function(_session(url, api_key, name, as_json=as_json, named=bool(named)), **options)
+                place = url or (place_of_hold(quiet=as_json) if unique else None)
+                function(_session(place, api_key, name, as_json=as_json, named=bool(named)), **options)
 
         decorated: Command = command
         for option in _options(agent=agent, unique=unique):
@@ -72,7 +74,10 @@ def _options(*, agent: bool, unique: bool) -> list[Callable[[Command], Command]]
         *([named] if agent else []),
         click.option("--api-key", metavar="KEY", envvar="OPENINTENT_API_KEY", help="The key to show the server."),
         click.option(
-            "--url", metavar="URL", envvar="OPENINTENT_URL", help="The server.  [default: http://localhost:8000]"
+            "--url",
+            metavar="URL",
+            envvar="OPENINTENT_URL",
+            help="The server, or sqlite:///FILE to do without one.  [default: http://localhost:8000]",
         ),
     ]
 
@@ -110,6 +115,8 @@ class ListsByDefault(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_option = bool(args) and args[0].startswith("-") and args[0] not in ctx.help_option_names
+        if ctx.resilient_parsing:  # a shell asks what may come next: any of the commands
+            return super().parse_args(ctx, args)
         return super().parse_args(ctx, ["ls", *args] if is_option or not args else args)
 
 
@@ -128,7 +135,7 @@ def place_of(intent: str | None, space: str | None) -> str | None:
         raise click.UsageError("--intent and --space exclude each other")
     if intent is not None:
         return f"intent:{intent}"
-    if space is None or space.startswith(("intent:", "space:")):
+    if space is None or space.startswith(("intent:", "space:", "coordinator:")):
         return space
     return f"space:{space}"
 

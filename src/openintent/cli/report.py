@@ -51,6 +51,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "wait_timeout": "wait longer with --wait SECONDS, or look at it: openintent leases",
     "unreachable": "start a server with: openintent serve; or name one with --url or OPENINTENT_URL",
     "no_answer": "it may have happened all the same; look with: openintent leases",
+    "events_gone": "--after 0 begins with the oldest event that there is; without --after it begins now",
     "unauthenticated": "give a key with --api-key or OPENINTENT_API_KEY",
 }
 

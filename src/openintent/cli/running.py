@@ -21,6 +21,7 @@ from openintent.cli.report import SIGNALLED, say
 from openintent.cli.signals import Signals
 from openintent.cli.terminal import Terminal
 from openintent.clock import boot_s
+from openintent.embedded import stepped_aside
 from openintent.trust import SOFT_STOP_S_MAX, SOFT_STOP_SHARE
 
 # What killing takes, until the last process has seen it.
@@ -220,6 +221,8 @@ class Command:
         self._terminal.take_back()
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         # To the whole job, as Ctrl-Z would have sent it. Where there is no shell to go on from, it does nothing.
-        os.killpg(os.getpgrp(), signal.SIGTSTP)
+        # If it is us who serve a file to others, they must not stand still with us.
+        with stepped_aside():
+            os.killpg(os.getpgrp(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, before)
         self._terminal.lend_at_once(self._group)

@@ -4,17 +4,22 @@ import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
-from openintent.cli.report import Problem
+from openintent.cli.report import Problem, printable
 from openintent.errors import EngineError, EngineInUse
+
+if TYPE_CHECKING:
+    from openintent.server.settings import Settings
 
 EPILOG = """\b
 Examples:
   openintent serve                                    sqlite:///openintent.db on port 8000
   openintent serve --port 0 --engine memory:          any free port, nothing is kept
   openintent serve --engine sqlite:////var/lib/openintent/leases.db
+  openintent serve --host 0.0.0.0 --keys /etc/openintent/keys --behind-tls
 
 \b
 Exit codes:
@@ -28,26 +33,37 @@ Exit codes:
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="Port to listen on; 0 takes any free one.  [default: 8000]")
 @click.option("--engine", metavar="URL", help="Where to keep the ledger.  [default: sqlite:///openintent.db]")
+@click.option("--keys", metavar="FILE", help="The key file.  [default: that beside the database, if there is one]")
+@click.option("--behind-tls", is_flag=True, default=None, help="A proxy in front terminates TLS.")
 @click.option("--config", metavar="FILE", help="A TOML file with settings.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
-def serve(host: str | None, port: int | None, engine: str | None, config: str | None, log_level: str | None) -> None:
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="One line for each event.  [default: text]")
+def serve(config: str | None, **flags: object) -> None:
     """Run the server until it is told to stop (Ctrl-C or SIGTERM).
 
     Every option can also be given as an environment variable (OPENINTENT_PORT=9000) or in a TOML file (port = 9000).
     """
     # Imported here so that the other commands start without loading a server.
-    from openintent.server import app  # noqa: PLC0415
     from openintent.server.settings import BadSettings, load  # noqa: PLC0415
 
-    flags = {"host": host, "port": port, "engine": engine, "log_level": log_level}
     try:
         settings = load(flags, config=config)
     except BadSettings as faults:
         raise click.UsageError(str(faults)) from None
     ready: list[str] = []
     with _explained(settings.host, settings.port, ready):
-        app.run(settings, lambda url: _announce(url, settings.engine, ready))
+        _run(settings, ready)
     click.echo("Stopped; all is stored." if settings.engine != "memory:" else "Stopped.")
+
+
+def _run(settings: "Settings", ready: list[str]) -> None:
+    from openintent.server import app  # noqa: PLC0415
+    from openintent.server.keys import BadKeyFile  # noqa: PLC0415
+
+    try:
+        app.run(settings, lambda url: _announce(url, settings, ready))
+    except BadKeyFile as wrong:
+        raise Problem(str(wrong), "a server does not start with keys that it cannot rely on") from None
 
 
 @contextmanager
@@ -85,14 +101,21 @@ def _cannot_listen(host: str, port: int, failure: OSError) -> Problem:
     return Problem(f"cannot listen on {host} port {port}: {failure.strerror or failure}", "see --host and --port")
 
 
-def _announce(url: str, engine: str, ready: list[str]) -> None:
+def _announce(url: str, settings: "Settings", ready: list[str]) -> None:
     ready.append(url)
     click.echo(f"openintent is ready at {url}")
     click.echo(f"  page    {url}/")
     click.echo(f"  API     {url}/api/v1        described in docs/http.md")
-    click.echo(f"  engine  {engine}{_forgetful(engine)}")
-    click.echo("  mode    dev: this machine only, any key or none is accepted, every caller has operator rights")
+    click.echo(f"  engine  {settings.engine}{_forgetful(settings.engine)}")
+    click.echo(f"  mode    {_mode(settings)}")
     click.echo("Stop with Ctrl-C.")
+
+
+def _mode(settings: "Settings") -> str:
+    path = settings.key_file
+    if path is not None and (settings.keys is not None or path.exists()):
+        return f"keys: every request needs one of {printable(str(path))}; see `openintent keys`"
+    return "dev: this machine only, any key or none is accepted, every caller has operator rights"
 
 
 def _forgetful(engine: str) -> str:

@@ -32,6 +32,10 @@ STATUS_STYLES: Final[Mapping[str, str]] = {
     "blocked": "yellow",
     "completed": "dim",
     "abandoned": "dim",
+    "draining": "yellow",
+    "unhealthy": "yellow",
+    "dead": "red",
+    "deregistered": "dim",
 }
 
 

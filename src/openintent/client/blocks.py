@@ -15,9 +15,10 @@ from typing import Final, TypeAlias
 
 from openintent.client import calls, flows
 from openintent.client.calls import Wish
+from openintent.client.coordinator import CoordinatorLease
 from openintent.client.flows import Flow
 from openintent.client.hold import TRUST_ENDED, Watcher, lease_lost
-from openintent.client.holder import Holder
+from openintent.client.holder import Holder, as_coordinator
 from openintent.client.lease import Lease, hold_of
 from openintent.client.values import Released
 from openintent.errors import LeaseLost, OpenIntentError
@@ -215,3 +216,13 @@ class AsyncLeaseBlock(Block):
         if not self._cancelled or self._task is None:
             return False
         return self._task.uncancel() <= self._cancelling_before and isinstance(exc, asyncio.CancelledError)
+
+
+class CoordinatorBlock(LeaseBlock):
+    def __enter__(self) -> CoordinatorLease:
+        return as_coordinator(super().__enter__())
+
+
+class AsyncCoordinatorBlock(AsyncLeaseBlock):
+    async def __aenter__(self) -> CoordinatorLease:
+        return as_coordinator(await super().__aenter__())

@@ -1,28 +1,20 @@
 """The client for programs without an event loop. `aio.py` has its twin: the same methods, to be awaited."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Self, TypeVar, Unpack
+from collections.abc import Sequence
+from typing import Self
+from weakref import WeakSet
 
-from msgspec import UNSET
-
-from openintent.client import calls, drivers, flows, spelling
-from openintent.client.blocks import Callback, LeaseBlock
-from openintent.client.calls import Call, Wish
-from openintent.client.flows import Flow
-from openintent.client.front import Front
-from openintent.client.holder import new_attempt
-from openintent.client.lease import Lease
-from openintent.client.replies import Seen
-from openintent.client.spelling import IntentOptions, LeaseOptions
+from openintent.client.sync.agents import Agents
+from openintent.client.sync.coordinators import Coordinators
+from openintent.client.sync.events import Events
+from openintent.client.sync.governance import Governance
+from openintent.client.sync.intents import Intents
+from openintent.client.sync.lineage import Lineage
+from openintent.client.sync.portfolios import Portfolios
 from openintent.client.transport import HttpTransport
-from openintent.client.values import Event, Heartbeat, Intent, Released, TokenCheck, Waiter
-from openintent.errors import OpenIntentError
-
-T = TypeVar("T")
 
 
-class OpenIntentClient(Front):
+class OpenIntentClient(Intents, Lineage, Governance, Coordinators, Portfolios, Agents, Events):
     """Talks to a server, or to several of which any may answer. Threads may share one client.
 
     `base_url` is `OPENINTENT_URL` if not given, else `http://localhost:8000`; `api_key` is `OPENINTENT_API_KEY`.
@@ -39,10 +31,13 @@ class OpenIntentClient(Front):
     ) -> None:
         super().__init__(base_url, api_key, agent_id, timeout)
         self._transport = HttpTransport(self._addresses, self._holder.identity, timeout_s=timeout)
+        self._streams = WeakSet()
 
     def close(self) -> None:
-        """End what is kept alive, and the connections. A lease that is still held lapses."""
+        """End what is kept alive, the streams and the connections. A lease that is still held lapses."""
         self._holder.keeper.close()
+        for stream in list(self._streams):
+            stream.close()
         self._transport.close()
 
     def __enter__(self) -> Self:
@@ -50,221 +45,3 @@ class OpenIntentClient(Front):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-    def _run(self, flow: Flow[T]) -> T:
-        return drivers.run(flow, self._transport)
-
-    def _ask(self, call: Call[T]) -> T:
-        return self._run(flows.patiently(call, patience_s=self._holder.timeout_s))
-
-    # Intents
-
-    def create_intent(
-        self,
-        title: str,
-        description: str = "",
-        *,
-        assign: str | Iterable[str] | None = None,
-        **options: Unpack[IntentOptions],
-    ) -> Intent:
-        body = spelling.intent_of(title, description, options)
-        agents = spelling.agents_of(assign)
-        patience_s = self._holder.timeout_s
-        return self._run(flows.create_intent(body, agents, attempt=new_attempt(), patience_s=patience_s))
-
-    def get_intent(self, intent_id: str) -> Intent:
-        return self._ask(calls.get_intent(intent_id))
-
-    def list_intents(
-        self, status: str | None = None, *, limit: int | None = None, offset: int | None = None
-    ) -> list[Intent]:
-        return self._ask(calls.list_intents(status=status, limit=limit, offset=offset))
-
-    def patch_state(
-        self,
-        intent_id: str,
-        changes: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        *,
-        expected_version: int | None = None,
-        lease: Lease | int | None = None,
-    ) -> Intent:
-        """Set keys (`"a/b"` is a path), or apply a list of patches: all of them or none.
-
-        With `expected_version` only if that is the present one, else `ConflictError`. The write names the token of
-        `lease`, or of the innermost `with client.lease(...)` on this intent, and is refused if that is not live.
-        """
-        token, patches = self._holder.token_for(intent_id, lease), calls.patches_of(changes)
-        attempt = new_attempt()
-        return self._ask(calls.patch_state(intent_id, patches, version=expected_version, token=token, attempt=attempt))
-
-    def update_state(
-        self,
-        intent_id: str,
-        version: int,
-        changes: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        *,
-        lease: Lease | int | None = None,
-    ) -> Intent:
-        return self.patch_state(intent_id, changes, expected_version=version, lease=lease)
-
-    def set_status(self, intent_id: str, version: int | None, status: str, reason: str | None = None) -> Intent:
-        return self._ask(calls.set_status(intent_id, status, version=version, reason=reason, attempt=new_attempt()))
-
-    def log_event(self, intent_id: str, event_type: str, payload: Mapping[str, Any] | None = None) -> Event:
-        body = {"event_type": event_type, "payload": payload or {}}
-        return self._ask(calls.log_event(intent_id, body, attempt=new_attempt()))
-
-    def get_events(
-        self,
-        intent_id: str,
-        limit: int | None = None,
-        after: int | None = None,
-        types: Sequence[str] | None = None,
-        order: str | None = None,
-    ) -> list[Event]:
-        """The newest first, or with `order="asc"` the oldest; `after` is a `seq`."""
-        return self._ask(calls.get_events(intent_id, limit=limit, after=after, types=types, order=order))
-
-    # Leases
-
-    def lease(
-        self,
-        intent_id: str | None = None,
-        scope: str = "*",
-        ttl: float | None = None,
-        *,
-        ttl_seconds: float | None = None,
-        duration_seconds: float | None = None,
-        space: str | None = None,
-        wait_seconds: float = 0.0,
-        on_lost: Callback | None = None,
-        on_at_risk: Callback | None = None,
-        **options: Unpack[LeaseOptions],
-    ) -> LeaseBlock:
-        """A block under a lease that is kept alive, as in `with client.lease(intent.id, "build") as lease:`.
-
-        The callbacks are called with the lease, each on a thread of its own: `on_at_risk` when renewals fail,
-        `on_lost` at the soft stop, which is before another agent can get the scope.
-        """
-        ttl_s = spelling.ttl_of(ttl=ttl, ttl_seconds=ttl_seconds, duration_seconds=duration_seconds)
-        where = spelling.space_of(intent_id, space)
-        wish = spelling.make_wish(space=where, scope=scope, ttl_s=ttl_s, wait_seconds=wait_seconds, **options)
-        return LeaseBlock(self._holder, wish, self._acquire, self._run, on_lost=on_lost, on_at_risk=on_at_risk)
-
-    def acquire_lease(
-        self,
-        intent_id: str | None = None,
-        scope: str = "*",
-        ttl_seconds: float | None = None,
-        *,
-        duration_seconds: float | None = None,
-        space: str | None = None,
-        wait_seconds: float = 0.0,
-        **options: Unpack[LeaseOptions],
-    ) -> Lease:
-        """Take a lease that nobody renews but you. `LeaseConflictError` names the holder if the scope is held.
-
-        With `wait_seconds` it waits in the scope's queue, and raises `WaitTimeout` when they are over.
-        """
-        ttl_s = spelling.ttl_of(ttl_seconds=ttl_seconds, duration_seconds=duration_seconds)
-        where = spelling.space_of(intent_id, space)
-        return self._acquire(
-            spelling.make_wish(space=where, scope=scope, ttl_s=ttl_s, wait_seconds=wait_seconds, **options)
-        )
-
-    def _acquire(self, wish: Wish) -> Lease:
-        seen = self._attempt(wish)
-        if self._holder.is_dead(seen):
-            # Our own lease came back whose work was cancelled. New work needs a new token.
-            self._ask(calls.release(calls.lease_path(seen.view.id)))
-            seen = self._attempt(wish)
-        return self._holder.take(seen)
-
-    def _attempt(self, wish: Wish) -> Seen:
-        attempt = new_attempt()
-        try:
-            return self._run(flows.acquire(wish, attempt=attempt, patience_s=self._holder.timeout_s))
-        except (KeyboardInterrupt, SystemExit):
-            with suppress(OpenIntentError):
-                self._run(flows.give_up(wish, attempt=attempt))
-            raise
-
-    def renew_lease(
-        self,
-        intent_id: str | Lease | None = None,
-        lease_id: str | Lease | None = None,
-        *,
-        ttl_seconds: float | None = None,
-        duration_seconds: float | None = None,
-    ) -> Lease:
-        """`renew_lease(lease_id)` or `renew_lease(intent_id, lease_id)`. `LeaseLost` says why, if it has ended."""
-        ttl_s = spelling.ttl_of(ttl_seconds=ttl_seconds, duration_seconds=duration_seconds)
-        path = calls.lease_path(*spelling.lease_of(intent_id, lease_id))
-        return self._holder.renewed(self._ask(calls.renew(path, ttl_s=ttl_s)))
-
-    def release_lease(self, intent_id: str | Lease | None = None, lease_id: str | Lease | None = None) -> Released:
-        """Give it back. One that has already ended is none the worse for it; the answer says how it ended."""
-        named, intent = spelling.lease_of(intent_id, lease_id)
-        inherited = self._holder.inherited(named)
-        if inherited is not None:
-            return inherited
-        self._holder.end_trust(named)
-        return self._ask(calls.release(calls.lease_path(named, intent)))
-
-    def revoke_lease(self, lease_id: str | Lease, reason: str) -> Lease:
-        """End another's lease, as an operator. Its holder is told with its next heartbeat."""
-        return self._holder.take(self._ask(calls.revoke(spelling.lease_of(lease_id, None)[0], reason=reason)))
-
-    def report_progress(self, lease: str | Lease, checkpoint: Any = UNSET) -> Lease:
-        """The work goes on; `checkpoint` is a note for whoever holds the scope next."""
-        body = {} if checkpoint is UNSET else {"checkpoint": checkpoint}
-        return self._holder.renewed(self._ask(calls.progress(spelling.lease_of(lease, None)[0], body)))
-
-    def get_lease(self, lease_id: str) -> Lease:
-        """One lease, live or ended, with its timeline."""
-        return self._holder.take(self._ask(calls.get_lease(lease_id)))
-
-    def get_leases(
-        self,
-        intent_id: str | None = None,
-        status: str = "active",
-        *,
-        space: str | None = None,
-        scope: str | None = None,
-        agent_id: str | None = None,
-    ) -> list[Lease]:
-        where = spelling.space_of(intent_id, space)
-        seen = self._ask(calls.get_leases(where, status=status, scope=scope, agent_id=agent_id))
-        return self._holder.take_all(seen)
-
-    def list_leases(
-        self, *, agent_id: str | None = None, space: str | None = None, status: str = "active"
-    ) -> list[Lease]:
-        """All that this client may see."""
-        where = None if space is None else spelling.space_of(None, space)
-        patience_s = self._holder.timeout_s
-        flow = flows.list_leases(agent_id=agent_id, space=where, status=status, patience_s=patience_s)
-        return self._holder.take_all(self._run(flow))
-
-    def get_queue(
-        self, intent_id: str | None = None, scope: str | None = None, *, space: str | None = None
-    ) -> list[Waiter]:
-        return self._ask(calls.get_queue(spelling.space_of(intent_id, space), scope=scope))
-
-    def check_token(self, space: str, scope: str, token: int) -> TokenCheck:
-        """For resources that ask whether a token is the live one of the scope."""
-        return self._ask(calls.check_token(spelling.space_of(None, space), scope, token=token))
-
-    def agent_heartbeat(
-        self,
-        agent_id: str | None = None,
-        *,
-        leases: Iterable[Lease] = (),
-        status: str | None = None,
-        current_load: int | None = None,
-        tasks_in_progress: Sequence[str] | int | None = None,
-    ) -> Heartbeat:
-        """Say that the agent lives, and renew exactly the leases that are listed."""
-        listed = list(leases)
-        body = spelling.heartbeat_of(listed, status, current_load, tasks_in_progress)
-        return self._holder.hear(self._ask(calls.heartbeat(agent_id or self.agent_id, body)), listed)

@@ -10,16 +10,16 @@ after a cancellation is the shell's affair.
 """
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from openintent.client import calls
 from openintent.client.calls import Call, Wish
-from openintent.client.replies import Seen
+from openintent.client.replies import Page, Seen
 from openintent.client.values import Intent
-from openintent.errors import OpenIntentError, OutcomeUnknown, Unavailable, WaitTimeout
+from openintent.errors import NotFoundError, OpenIntentError, OutcomeUnknown, Unavailable, WaitTimeout
 
 T = TypeVar("T")
 
@@ -71,10 +71,16 @@ def read_clock() -> Flow[float]:
 # Patience
 
 
-def backoff(failures: int, *, cap_s: float = BACKOFF_S_MAX, retry_after_s: float | None = None) -> Pause:
+def backoff(
+    failures: int,
+    *,
+    first_s: float = BACKOFF_S_FIRST,
+    cap_s: float = BACKOFF_S_MAX,
+    retry_after_s: float | None = None,
+) -> Pause:
     """Full jitter below a doubling bound, but never sooner than the server said."""
     # The exponent is bounded too: 2.0**1100 is no float.
-    bound_s = min(cap_s, BACKOFF_S_FIRST * 2.0 ** min(failures - 1, 16))
+    bound_s = min(max(cap_s, first_s), first_s * 2.0 ** min(failures - 1, 16))
     at_least_s = retry_after_s or 0.0
     return Pause(at_least_s, at_least_s + bound_s)
 
@@ -91,15 +97,17 @@ def patiently(call: Call[T], *, patience_s: float) -> Flow[T]:
             failures += 1
             pause = backoff(failures, retry_after_s=_retry_after_s(exc))
             now = yield from read_clock()
-            if not may_repeat(call, exc) or now + pause.at_least_s >= started + _patience_s(exc, patience_s):
+            if not may_repeat(call, exc) or now + pause.at_least_s >= started + patience_for(exc, patience_s):
                 raise
         yield pause
         now = yield from read_clock()
 
 
 def may_repeat(call: Call[Any], exc: OpenIntentError) -> bool:
-    if isinstance(exc, OutcomeUnknown):
-        return call.repeatable
+    return call.repeatable if isinstance(exc, OutcomeUnknown) else worth_repeating(exc)
+
+
+def worth_repeating(exc: OpenIntentError) -> bool:
     return exc.code != "limit_reached"  # a limit will not have moved in a moment; the caller should hear of it
 
 
@@ -107,7 +115,7 @@ def _retry_after_s(exc: OpenIntentError) -> float | None:
     return exc.retry_after if isinstance(exc, Unavailable) else None
 
 
-def _patience_s(exc: OpenIntentError, patience_s: float) -> float:
+def patience_for(exc: OpenIntentError, patience_s: float) -> float:
     return min(patience_s, UNREACHABLE_S_MAX) if exc.code == "unreachable" else patience_s
 
 
@@ -178,20 +186,37 @@ def give_up(wish: Wish, *, attempt: str) -> Flow[None]:
 # Others
 
 
-def create_intent(body: calls.JSON, assign: Iterable[str], *, attempt: str, patience_s: float) -> Flow[Intent]:
-    intent = yield from patiently(calls.create_intent(body, attempt=attempt), patience_s=patience_s)
+def create_intent(
+    body: calls.JSON, assign: Iterable[str], *, attempt: str, patience_s: float, parent_id: str | None = None
+) -> Flow[Intent]:
+    call = calls.create_intent(body, attempt=attempt, parent_id=parent_id)
+    intent = yield from patiently(call, patience_s=patience_s)
     for agent_id in assign:
         yield from patiently(calls.assign_agent(intent.id, agent_id), patience_s=patience_s)
     return intent
 
 
-def list_leases(*, agent_id: str | None, space: str | None, status: str, patience_s: float) -> Flow[list[Seen]]:
+def remove(call: Call[None], *, patience_s: float) -> Flow[None]:
+    """Take something away. After a try of which no answer came, that it is gone is good news."""
+    started = yield from read_clock()
+    try:
+        yield from patiently(replace(call, repeatable=False), patience_s=patience_s)
+    except OutcomeUnknown:
+        now = yield from read_clock()
+        with suppress(NotFoundError):
+            yield from patiently(call, patience_s=started + patience_s - now)
+
+
+PageOf: TypeAlias = Callable[[str | None], Call[Page[T]]]
+
+
+def every(page_of: PageOf[T], *, patience_s: float) -> Flow[list[T]]:
     """Every page. Each is true of its own moment only."""
-    found: list[Seen] = []
+    found: list[T] = []
     after: str | None = None
     while True:
-        call = calls.list_leases(agent_id=agent_id, space=space, status=status, after=after)
-        page, after = yield from patiently(call, patience_s=patience_s)
-        found += page
+        page = yield from patiently(page_of(after), patience_s=patience_s)
+        found += page.items
+        after = page.next
         if after is None:
             return found

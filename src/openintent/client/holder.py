@@ -11,6 +11,7 @@ from typing import Final
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
+from openintent.client.coordinator import CoordinatorLease, lease_of
 from openintent.client.hold import Watcher
 from openintent.client.keeper import Keeper
 from openintent.client.lease import Lease, hold_of, show
@@ -65,14 +66,17 @@ class Holder:
     def take(self, seen: Seen) -> Lease:
         """One object for one lease: whoever has it sees what any reply tells about it."""
         if seen.view.agent_id != self.identity().agent_id:
-            return Lease(seen, held_by_us=False)
+            return lease_of(seen, held_by_us=False)
         with self._lock:
             known = self._leases.get(seen.view.id)
             if known is None:
-                self._leases[seen.view.id] = known = Lease(seen)
+                self._leases[seen.view.id] = known = lease_of(seen, held_by_us=True)
                 return known
         show(known, seen)
         return known
+
+    def take_coordinator(self, seen: Seen) -> CoordinatorLease:
+        return as_coordinator(self.take(seen))
 
     def take_all(self, seen: Iterable[Seen]) -> list[Lease]:
         return [self.take(each) for each in seen]
@@ -156,6 +160,11 @@ class Holder:
     def _innermost(self, space: str) -> Lease | None:
         mine = [lease for holder, lease in _working_under.get() if holder is self and lease.space == space]
         return mine[-1] if mine else None
+
+
+def as_coordinator(lease: Lease) -> CoordinatorLease:
+    assert isinstance(lease, CoordinatorLease), lease
+    return lease
 
 
 def _forget(entry: tuple[Holder, Lease]) -> None:

@@ -1,12 +1,13 @@
 """What came back, and how it is read. A refusal becomes the exception that its code names; nothing is retried here."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from functools import cache, partial
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from openintent.client.values import Event, Heartbeat, Intent, LeaseVerdict, Released, TokenCheck, Waiter
+from openintent.client.values import Event, Heartbeat, Intent, LeaseVerdict, Released
 from openintent.errors import (
     BY_CODE,
     AuthenticationError,
@@ -19,7 +20,7 @@ from openintent.errors import (
     ValidationError,
 )
 from openintent.trust import Trust
-from openintent.wire import LeaseList, LeaseView
+from openintent.wire import CoordinatorView, LeaseList, LeaseView
 
 T = TypeVar("T")
 
@@ -41,6 +42,15 @@ BY_STATUS: Final[Mapping[int, type[OpenIntentError]]] = {
     504: OutcomeUnknown,
 }
 
+COORDINATOR_FIELDS: Final = (
+    "role",
+    "supervisor_id",
+    "coordinator_type",
+    "guardrails",
+    "heartbeat_interval_seconds",
+    "metadata",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -48,6 +58,15 @@ class Reply:
     body: bytes
     sent_at: float  # on our boot clock, read before the request left
     retry_after: str | None = None  # the header
+    next_offset: str | None = None  # the header, of lists that are bare
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list; `next` asks for the part after it, if there is one."""
+
+    items: list[T]
+    next: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +97,7 @@ class Beat:
 
 class _IntentList(msgspec.Struct):
     intents: list[Intent]
-
-
-class _Queue(msgspec.Struct):
-    waiters: list[Waiter]
+    next: str | None = None
 
 
 class _Story(LeaseView):
@@ -110,32 +126,51 @@ def nothing(reply: Reply) -> None:
     refuse_refusals(reply)
 
 
+def reading(kind: type[T]) -> Callable[[Reply], T]:
+    """How an answer that is one such value is read."""
+    return partial(read, kind=kind)
+
+
+def page(kind: type[T]) -> Callable[[Reply], Page[T]]:
+    """How a bare list is read, whose next part is named in a header."""
+    return lambda reply: Page(read(reply, list[kind]), reply.next_offset)  # type: ignore[valid-type]
+
+
+def listing(kind: type[T], name: str) -> Callable[[Reply], list[T]]:
+    """How a list is read that the answer has under a name."""
+    hashed: Any = kind
+    return lambda reply: list(getattr(read(reply, _shape(hashed, name)), name))
+
+
+@cache
+def _shape(kind: Any, name: str) -> type[msgspec.Struct]:
+    return msgspec.defstruct("Listing", [(name, list[kind])])
+
+
 def intent(reply: Reply) -> Intent:
     return read(reply, Intent)
 
 
-def intents(reply: Reply) -> list[Intent]:
-    return read(reply, _IntentList).intents
-
-
-def event(reply: Reply) -> Event:
-    return read(reply, Event)
-
-
-def events(reply: Reply) -> list[Event]:
-    return read(reply, list[Event])
-
-
-def waiters(reply: Reply) -> list[Waiter]:
-    return read(reply, _Queue).waiters
+def intents(reply: Reply) -> Page[Intent]:
+    told = read(reply, _IntentList)
+    return Page(told.intents, told.next)
 
 
 def released(reply: Reply) -> Released:
     return read(reply, Released)
 
 
-def token_check(reply: Reply) -> TokenCheck:
-    return read(reply, TokenCheck)
+def events(size: int) -> Callable[[Reply], Page[Event]]:
+    """How one page of a log is read: a full one may have another after it."""
+
+    def parse(reply: Reply) -> Page[Event]:
+        found = read(reply, list[Event])
+        return Page(found, str(found[-1].seq) if len(found) >= size else None)
+
+    return parse
+
+
+# Leases
 
 
 def granted(reply: Reply) -> Seen:
@@ -154,13 +189,54 @@ def lease_story(reply: Reply) -> Seen:
     return Seen(story, _trust(story, reply), tuple(story.timeline))
 
 
-def leases(reply: Reply) -> list[Seen]:
-    return [_seen(view, reply) for view in read(reply, LeaseList).leases]
+def leases(reply: Reply) -> Page[Seen]:
+    told = read(reply, LeaseList)
+    return Page([_seen(view, reply) for view in told.leases], told.next)
 
 
-def lease_page(reply: Reply) -> tuple[list[Seen], str | None]:
-    page = read(reply, LeaseList)
-    return [_seen(view, reply) for view in page.leases], page.next
+def appointed(reply: Reply) -> Seen:
+    """`granted`, for a coordinator."""
+    view = read(reply, CoordinatorView)
+    trust = Trust(sent_at=reply.sent_at, waited_s=view.waited_seconds, remaining_s=view.remaining_seconds)
+    return Seen(lease_of_coordinator(view), trust)
+
+
+def coordinator(reply: Reply) -> Seen:
+    return _seen(lease_of_coordinator(read(reply, CoordinatorView)), reply)
+
+
+def coordinators(reply: Reply) -> list[Seen]:
+    return [_seen(lease_of_coordinator(view), reply) for view in read(reply, list[CoordinatorView])]
+
+
+def lease_of_coordinator(view: CoordinatorView) -> LeaseView:
+    """The same lease as the paths of leases show it: what it says of itself is their metadata."""
+    said = {name: getattr(view, name) for name in COORDINATOR_FIELDS}
+    return LeaseView(
+        id=view.id,
+        intent_id=None,
+        space=view.space,
+        agent_id=view.agent_id,
+        scope="*",
+        mode="exclusive",
+        status=_lease_status(view),
+        token=view.token,
+        ttl_seconds=view.ttl_seconds,
+        remaining_seconds=view.remaining_seconds,
+        expires_at=view.expires_at,
+        acquired_at=view.granted_at,
+        created_at=view.granted_at,
+        ended_reason=view.ended_reason,
+        waited_seconds=view.waited_seconds,
+        metadata=said,
+    )
+
+
+def _lease_status(view: CoordinatorView) -> str:
+    """`failed_over` is OpenIntent's one word for two ways of ending."""
+    if view.status == "failed_over":
+        return "revoked" if view.ended_reason == "revoked" else "expired"
+    return "released" if view.status == "completed" else view.status
 
 
 def beat(reply: Reply) -> Beat:

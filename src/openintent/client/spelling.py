@@ -6,10 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
 from openintent.client.calls import Wish
+from openintent.client.following import RAISE, SKIP, Following
 from openintent.client.lease import Lease
+from openintent.model import AGENT_SPACE, COORDINATOR_SPACE, INTENT_SPACE, PLAIN_SPACE, PORTFOLIO_SPACE
 
 URL_DEFAULT: Final = "http://localhost:8000"
 TTL_S_DEFAULT: Final = 60.0
+# What a name begins with that is a space's own, in full.
+SPACES: Final = (INTENT_SPACE, PLAIN_SPACE, COORDINATOR_SPACE)
 
 
 class LeaseOptions(TypedDict, total=False):
@@ -38,6 +42,47 @@ class IntentOptions(TypedDict, total=False):
     id: str | None  # chosen by the caller: creating it again with the same content returns it
 
 
+class PortfolioOptions(TypedDict, total=False):
+    created_by: str | None
+    governance_policy: Mapping[str, Any] | None
+    governance: Mapping[str, Any] | None  # another name for it
+    metadata: Mapping[str, Any] | None
+    id: str | None  # chosen by the caller: creating it again with the same content returns it
+
+
+class CoordinatorOptions(TypedDict, total=False):
+    """What a coordinator says of itself."""
+
+    role: str | None
+    supervisor_id: str | None  # this agent may take the lease away
+    coordinator_type: str | None  # llm, human, composite or system
+    guardrails: Mapping[str, Any] | None
+    heartbeat_interval_seconds: float | None
+    metadata: Mapping[str, Any] | None
+
+
+class AgentOptions(TypedDict, total=False):
+    role_id: str | None
+    name: str | None
+    capabilities: Sequence[str] | None
+    capacity: int | Mapping[str, Any] | None  # how many tasks at a time
+    endpoint: str | None
+    heartbeat_config: Mapping[str, Any] | None
+    drain_timeout_seconds: float | None
+    metadata: Mapping[str, Any] | None
+
+
+class PolicyOptions(TypedDict, total=False):
+    """The rules of an intent. What is left out has its default."""
+
+    completion_mode: str  # auto, require_approval or quorum
+    quorum_threshold: float
+    write_scope: str  # any or assigned_only
+    allowed_agents: Sequence[str]
+    require_status_reason: bool
+    max_cost: float | None
+
+
 def space_of(intent_id: str | None, space: str | None) -> str:
     """`space="build"` is the plain space of that name; a lease's own `space` is taken as it is."""
     if (intent_id is None) == (space is None):
@@ -45,7 +90,52 @@ def space_of(intent_id: str | None, space: str | None) -> str:
     if intent_id is not None:
         return f"intent:{_text('intent_id', intent_id)}"
     name = _text("space", space)
-    return name if name.startswith(("intent:", "space:")) else f"space:{name}"
+    return name if name.startswith(SPACES) else f"{PLAIN_SPACE}{name}"
+
+
+def log_of(
+    intent_id: str | None, space: str | None, portfolio_id: str | None = None, agent_id: str | None = None
+) -> str:
+    """The space whose log is meant: that of an intent, a plain space, a portfolio or an agent."""
+    others = {PORTFOLIO_SPACE: ("portfolio_id", portfolio_id), AGENT_SPACE: ("agent_id", agent_id)}
+    if sum(given is not None for given in (intent_id, space, portfolio_id, agent_id)) != 1:
+        raise TypeError("name one of intent_id, space, portfolio_id and agent_id")
+    named = [f"{kind}{_text(name, value)}" for kind, (name, value) in others.items() if value is not None]
+    return named[0] if named else space_of(intent_id, space)
+
+
+def types_of(types: str | Iterable[str] | None) -> list[str] | None:
+    """Types of events; None is all of them."""
+    return [types] if isinstance(types, str) else None if types is None else list(types)
+
+
+def following_of(
+    space: str, *, after: int | None, types: str | Iterable[str] | None, on_gap: str, patience_s: float
+) -> Following:
+    if isinstance(after, bool) or (after is not None and (not isinstance(after, int) or after < 0)):
+        raise ValueError(f"after is the seq of an event, or 0 for all that are kept, not {after!r}")
+    if on_gap not in (RAISE, SKIP):
+        raise ValueError(f"on_gap is {RAISE!r} or {SKIP!r}, not {on_gap!r}")
+    return Following(space, after=after, types=types_of(types), on_gap=on_gap, patience_s=patience_s)
+
+
+def coordinated(portfolio_id: str | None, intent_id: str | None) -> str:
+    """The space of whoever coordinates it."""
+    if (portfolio_id is None) == (intent_id is None):
+        raise TypeError("name either portfolio_id or intent_id")
+    return f"{COORDINATOR_SPACE}{log_of(intent_id, None, portfolio_id)}"
+
+
+def coordinator_wish(
+    *, space: str, ttl_s: float | None, wait_seconds: float, options: CoordinatorOptions, agent_id: str | None = None
+) -> Wish:
+    said = {**_known(options, CoordinatorOptions, "a coordinator"), **({"agent_id": agent_id} if agent_id else {})}
+    return Wish(
+        space=space,
+        ttl_s=TTL_S_DEFAULT if ttl_s is None else ttl_s,
+        wait_s=_seconds("wait_seconds", wait_seconds),
+        coordinator=said,
+    )
 
 
 def ttl_of(**spellings: float | None) -> float | None:
@@ -102,11 +192,36 @@ def key_of(api_key: str | None) -> str | None:
 
 
 def intent_of(title: str, description: str, options: IntentOptions) -> dict[str, Any]:
-    unknown = options.keys() - IntentOptions.__annotations__.keys()
+    return {"title": title, "description": description, **_known(options, IntentOptions, "an intent")}
+
+
+def portfolio_of(name: str, description: str, options: PortfolioOptions) -> dict[str, Any]:
+    given = _known(options, PortfolioOptions, "a portfolio")
+    if "governance" in given:
+        if "governance_policy" in given:
+            raise TypeError("governance and governance_policy mean the same: name one")
+        given["governance_policy"] = given.pop("governance")
+    return {"name": name, "description": description, **given}
+
+
+def agent_of(agent_id: str, options: AgentOptions) -> dict[str, Any]:
+    given = _known(options, AgentOptions, "an agent")
+    if isinstance(given.get("capacity"), int):
+        given["capacity"] = {"max_concurrent_tasks": given["capacity"]}
+    return {"agent_id": agent_id, **given}
+
+
+def policy_of(policy: Mapping[str, Any] | None, options: PolicyOptions) -> dict[str, Any]:
+    """A policy as a mapping, as single rules, or both."""
+    return {**(policy or {}), **_known(options, PolicyOptions, "a policy")}
+
+
+def _known(options: Mapping[str, Any], kind: type[Any], what: str) -> dict[str, Any]:
+    """What was given, under names that there are."""
+    unknown = options.keys() - kind.__annotations__.keys()
     if unknown:
-        raise TypeError(f"an intent has no {', '.join(sorted(unknown))}")
-    given = {name: value for name, value in options.items() if value is not None}
-    return {"title": title, "description": description, **given}
+        raise TypeError(f"{what} has no {', '.join(sorted(unknown))}")
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def agents_of(assign: str | Iterable[str] | None) -> list[str]:

@@ -1,14 +1,16 @@
 """HTTP for the clients: one exchange, and what its failure means.
 
 Could not connect: nothing happened, `Unavailable`. Sent and no answer: `OutcomeUnknown`. Of several addresses the
-one that answered last is asked first; one that fails is left for the next.
+one that answered last is asked first; one that fails is left for the next. In place of servers a database file may
+be named: see `localfile`.
 """
 
 import asyncio
 import os
+import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import urlsplit
@@ -17,7 +19,8 @@ import httpx2
 import msgspec
 
 from openintent.client.calls import Call
-from openintent.client.replies import Reply
+from openintent.client.localfile import HOST_URL, PREFIX, AsyncLocalTransport, LocalFile, LocalTransport, Place, file_of
+from openintent.client.replies import Reply, problem
 from openintent.clock import boot_s
 from openintent.errors import OpenIntentError, OutcomeUnknown, Unavailable
 from openintent.wire import API
@@ -67,12 +70,13 @@ class Identity:
 
 
 class Addresses:
-    """The servers' addresses, and which of them is asked first."""
+    """The servers' addresses, and which of them is asked first; or the file that is asked instead."""
 
     def __init__(self, urls: Sequence[str]) -> None:
-        self.urls = tuple(url.rstrip("/") for url in urls)
+        self.file = _only_file(urls)
+        self.urls = tuple(url.rstrip("/") for url in urls) if self.file is None else (self.file.url,)
         self._first = 0
-        for url in self.urls:
+        for url in self.urls if self.file is None else ():
             _check_url(url)
 
     def in_order(self) -> tuple[str, ...]:
@@ -89,7 +93,16 @@ class Addresses:
 
     @property
     def local(self) -> bool:
-        return all(urlsplit(url).hostname in {"localhost", "127.0.0.1", "::1"} for url in self.urls)
+        return self.file is not None or all(
+            urlsplit(url).hostname in {"localhost", "127.0.0.1", "::1"} for url in self.urls
+        )
+
+
+def _only_file(urls: Sequence[str]) -> LocalFile | None:
+    files = [file for file in map(file_of, urls) if file is not None]
+    if files and len(urls) > 1:
+        raise ValueError(f"{files[0].url} is served on this machine alone: it can be no alternative to another address")
+    return files[0] if files else None
 
 
 def _check_url(url: str) -> None:
@@ -133,13 +146,20 @@ class HttpTransport:
         self._addresses = addresses
         self._identity = identity
         self._timeout_s = timeout_s
-        self._pool = _Pool(lambda: httpx2.Client(**_pool_options(addresses)))
+        self._pool = _Pool(lambda: httpx2.Client(**_pool_options(addresses, LocalTransport)))
 
     def exchange(self, call: Call[Any]) -> Reply:
+        return self._with_any(self._exchange_with, call)
+
+    def listen(self, call: Call[Any]) -> "Incoming":
+        """Like `exchange`, for an answer without an end. A refusal is raised."""
+        return self._with_any(self._listen_to, call)
+
+    def _with_any(self, ask: Callable[[str, Call[Any]], P], call: Call[Any]) -> P:
         failure: Unavailable | None = None
         for url in self._addresses.in_order():
             try:
-                return self._exchange_with(url, call)
+                return ask(url, call)
             except Unavailable as exc:
                 failure = exc
         assert failure is not None
@@ -152,10 +172,23 @@ class HttpTransport:
             sent_at = boot_s()
             return _reply(url, self._addresses, pool.send(request), sent_at)
 
+    def _listen_to(self, url: str, call: Call[Any]) -> "Incoming":
+        pool = self._pool.get(os.getpid())
+        with _translated(url, self._addresses):
+            request = pool.build_request(**_request(url, call, self._identity(), call.timeout_s or self._timeout_s))
+            sent_at = boot_s()
+            response = pool.send(request, stream=True)
+            if response.is_success:
+                return Incoming(response, url, self._addresses)
+            response.read()
+            raise problem(_reply(url, self._addresses, response, sent_at))
+
     def close(self) -> None:
         pool = self._pool.close(os.getpid())
         if pool is not None:
             pool.close()
+        if self._addresses.file is not None:
+            self._addresses.file.leave()
 
 
 class AsyncHttpTransport:
@@ -163,13 +196,20 @@ class AsyncHttpTransport:
         self._addresses = addresses
         self._identity = identity
         self._timeout_s = timeout_s
-        self._pool = _Pool(lambda: httpx2.AsyncClient(**_pool_options(addresses)))
+        self._pool = _Pool(lambda: httpx2.AsyncClient(**_pool_options(addresses, AsyncLocalTransport)))
 
     async def exchange(self, call: Call[Any]) -> Reply:
+        return await self._with_any(self._exchange_with, call)
+
+    async def listen(self, call: Call[Any]) -> "AsyncIncoming":
+        """Like `exchange`, for an answer without an end. A refusal is raised."""
+        return await self._with_any(self._listen_to, call)
+
+    async def _with_any(self, ask: Callable[[str, Call[Any]], Awaitable[P]], call: Call[Any]) -> P:
         failure: Unavailable | None = None
         for url in self._addresses.in_order():
             try:
-                return await self._exchange_with(url, call)
+                return await ask(url, call)
             except Unavailable as exc:
                 failure = exc
         assert failure is not None
@@ -182,31 +222,90 @@ class AsyncHttpTransport:
             sent_at = boot_s()
             return _reply(url, self._addresses, await pool.send(request), sent_at)
 
+    async def _listen_to(self, url: str, call: Call[Any]) -> "AsyncIncoming":
+        pool = self._pool.get(_loop_owner())
+        with _translated(url, self._addresses):
+            request = pool.build_request(**_request(url, call, self._identity(), call.timeout_s or self._timeout_s))
+            sent_at = boot_s()
+            response = await pool.send(request, stream=True)
+            if response.is_success:
+                return AsyncIncoming(response, url, self._addresses)
+            await response.aread()
+            raise problem(_reply(url, self._addresses, response, sent_at))
+
     async def close(self) -> None:
         pool = self._pool.close(_loop_owner())
         if pool is not None:
             await pool.aclose()
+        if self._addresses.file is not None:
+            await asyncio.to_thread(self._addresses.file.leave)
+
+
+class Incoming:
+    """An answer as it comes in."""
+
+    def __init__(self, response: httpx2.Response, url: str, addresses: Addresses) -> None:
+        self._response = response
+        self._url = url
+        self._addresses = addresses
+
+    def pieces(self) -> Iterator[bytes]:
+        with _translated(self._url, self._addresses):
+            yield from self._response.iter_bytes()
+        self._addresses.leave(self._url)  # who ends it is about to stop, or has too much to do
+
+    def interrupt(self) -> None:
+        """From another thread: whoever waits for the next piece gets an end, or an error, at once."""
+        stream = self._response.extensions.get("network_stream")
+        with suppress(OSError):  # it has ended by itself
+            if stream is not None:
+                stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._response.close()
+
+
+class AsyncIncoming:
+    """The same, to be awaited; cancelling interrupts it."""
+
+    def __init__(self, response: httpx2.Response, url: str, addresses: Addresses) -> None:
+        self._response = response
+        self._url = url
+        self._addresses = addresses
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        with _translated(self._url, self._addresses):
+            async for piece in self._response.aiter_bytes():
+                yield piece
+        self._addresses.leave(self._url)
+
+    async def close(self) -> None:
+        await self._response.aclose()
 
 
 def _loop_owner() -> object:
     return os.getpid(), asyncio.get_running_loop()
 
 
-def _pool_options(addresses: Addresses) -> dict[str, Any]:
+def _pool_options(
+    addresses: Addresses, local: Callable[[Place, httpx2.Limits], LocalTransport | AsyncLocalTransport]
+) -> dict[str, Any]:
+    # A waiting acquire keeps its connection, and there may be as many of them as the caller likes.
+    limits = httpx2.Limits(max_keepalive_connections=100, keepalive_expiry=IDLE_S_MAX)
     return {
         # Reading the machine's certificates takes 50 ms, and without TLS nobody will look at them.
         "verify": addresses.encrypted,
         # A proxy that is set for the outside world cannot reach our loopback.
         "trust_env": not addresses.local,
-        # A waiting acquire keeps its connection, and there may be as many of them as the caller likes.
-        "limits": httpx2.Limits(max_keepalive_connections=100, keepalive_expiry=IDLE_S_MAX),
+        "limits": limits,
+        "transport": None if addresses.file is None else local(addresses.file.place(), limits),
     }
 
 
 def _request(url: str, call: Call[Any], identity: Identity, timeout_s: float) -> dict[str, Any]:
     return {
         "method": call.method,
-        "url": f"{url}{API}{call.path}",
+        "url": f"{HOST_URL if url.startswith(PREFIX) else url}{'' if call.at_root else API}{call.path}",
         "content": None if call.body is None else msgspec.json.encode(call.body),
         "headers": {**identity.headers, **call.headers},
         "timeout": httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S_MAX)),
@@ -216,7 +315,8 @@ def _request(url: str, call: Call[Any], identity: Identity, timeout_s: float) ->
 def _reply(url: str, addresses: Addresses, response: httpx2.Response, sent_at: float) -> Reply:
     if response.status_code == httpx2.codes.SERVICE_UNAVAILABLE:
         addresses.leave(url)  # it may be cut off from the grantor; another may not be
-    return Reply(response.status_code, response.content, sent_at, response.headers.get("Retry-After"))
+    told = response.headers
+    return Reply(response.status_code, response.content, sent_at, told.get("Retry-After"), told.get("X-Next-Offset"))
 
 
 @contextmanager
@@ -229,6 +329,8 @@ def _translated(url: str, addresses: Addresses) -> Iterator[None]:
 
 
 def failure_of(exc: Exception, url: str) -> OpenIntentError:
+    if isinstance(exc, NEVER_LEFT) and url.startswith(PREFIX):
+        return Unavailable(f"nobody serves {url}: {_said(exc)}", code="unreachable")
     if isinstance(exc, NEVER_LEFT):
         hint = "; `openintent serve` starts one" if Addresses([url]).local else ""
         return Unavailable(f"no server could be reached at {url}: {_said(exc)}{hint}", code="unreachable")

@@ -3,6 +3,7 @@
 Dates are aware. On the wire they are naive UTC, because that is what OpenIntent's public client can read.
 """
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +16,12 @@ def aware(date: datetime) -> datetime:
 
 def parse_date(text: str) -> datetime:
     return aware(datetime.fromisoformat(text))
+
+
+def _make_aware(value: msgspec.Struct, *names: str) -> None:
+    for name in names:
+        date = getattr(value, name)
+        msgspec.structs.force_setattr(value, name, None if date is None else aware(date))
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,24 +44,28 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     governance_policy: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "created_at", aware(self.created_at))
-        msgspec.structs.force_setattr(self, "updated_at", aware(self.updated_at))
+        _make_aware(self, "created_at", "updated_at")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A thing that happened; `seq` is its place in the log."""
+    """A thing that happened; `seq` is its place in the log.
 
-    id: str
-    seq: int
+    A stream also tells what has no such place (`seq` 0): the length of a queue, and with `replayed` an open assignment
+    of long ago.
+    """
+
     event_type: str
-    actor: str
     created_at: datetime
+    id: str = ""
+    seq: int = 0
+    actor: str | None = None
     space: str = ""
     intent_id: str | None = None
     payload: dict[str, Any] = {}
+    replayed: bool = False
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "created_at", aware(self.created_at))
+        _make_aware(self, "created_at")
 
 
 class Waiter(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,3 +114,178 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     next_heartbeat_seconds: float
     leases: list[LeaseVerdict] = []
+    agent_status: str | None = None  # as the registry has it, if the agent is registered
+
+
+# Portfolios
+
+
+class Portfolio(msgspec.Struct, frozen=True, kw_only=True):
+    """Intents that belong together."""
+
+    id: str
+    name: str
+    status: str
+    created_at: datetime
+    updated_at: datetime
+    description: str = ""
+    created_by: str | None = None
+    governance_policy: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        _make_aware(self, "created_at", "updated_at")
+
+
+class Membership(msgspec.Struct, frozen=True, kw_only=True):
+    """An intent's place in a portfolio."""
+
+    id: str
+    portfolio_id: str
+    intent_id: str
+    role: str
+    priority: int
+    added_at: datetime
+
+    def __post_init__(self) -> None:
+        _make_aware(self, "added_at")
+
+
+class AggregateStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the intents of a portfolio are."""
+
+    total: int
+    by_status: dict[str, int]
+    completion_percentage: int
+
+
+class PortfolioIntents(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a portfolio, the most important first. It can be gone through like a list of the intents."""
+
+    intents: list[Intent]
+    memberships: list[Membership]
+    aggregate_status: AggregateStatus
+
+    def __iter__(self) -> Iterator[Intent]:
+        return iter(self.intents)
+
+    def __len__(self) -> int:
+        return len(self.intents)
+
+
+# Agents
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    max_concurrent_tasks: int
+    current_load: int = 0
+
+
+class HeartbeatConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How often an agent will be heard of, and after which silence it is marked."""
+
+    interval_seconds: float
+    unhealthy_after_seconds: float
+    dead_after_seconds: float
+
+
+class AgentRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent in the registry. `status` is a mark for people and schedulers: it ends no lease."""
+
+    agent_id: str
+    status: str
+    capacity: Capacity
+    heartbeat_config: HeartbeatConfig
+    registered_at: datetime
+    version: int
+    capabilities: list[str] = []
+    role_id: str | None = None
+    name: str | None = None
+    endpoint: str | None = None
+    drain_timeout_seconds: float | None = None
+    metadata: dict[str, Any] = {}
+    last_heartbeat_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        _make_aware(self, "registered_at", "last_heartbeat_at")
+
+    @property
+    def last_heartbeat(self) -> datetime | None:
+        return self.last_heartbeat_at
+
+    @property
+    def current_load(self) -> int:
+        return self.capacity.current_load
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent's part in an intent."""
+
+    intent_id: str
+    agent_id: str
+    role: str
+    assigned_at: datetime
+    assigned_by: str | None = None
+    intent_title: str = ""
+    intent_status: str = ""
+
+    def __post_init__(self) -> None:
+        _make_aware(self, "assigned_at")
+
+
+# Governance
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """What was set for an intent, and with the defaults for the rest what is in force."""
+
+    intent_id: str
+    governance_policy: dict[str, Any]
+    effective_policy: dict[str, Any]
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    intent_id: str
+    decision_maker_id: str
+    decision_type: str
+    outcome: str
+    created_at: datetime
+    reasoning: str = ""
+
+    def __post_init__(self) -> None:
+        _make_aware(self, "created_at")
+
+    @property
+    def rationale(self) -> str:
+        return self.reasoning
+
+    @property
+    def decided_by(self) -> str:
+        return self.decision_maker_id
+
+
+class Arbitration(msgspec.Struct, frozen=True, kw_only=True):
+    """A question that a person is to decide."""
+
+    id: str
+    intent_id: str
+    requester_id: str
+    reason: str
+    status: str
+    created_at: datetime
+    context: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        _make_aware(self, "created_at")
+
+
+class Discovery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a server is and offers."""
+
+    name: str
+    version: str
+    protocol_version: str
+    capabilities: list[str] = []
+    endpoints: dict[str, str] = {}
+    api_base_url: str = ""

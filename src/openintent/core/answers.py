@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from openintent.model import Event, Intent, Lease, Waiter
+from openintent.model import Agent, Assignment, Decision, Event, Intent, Lease, Member, Portfolio, Waiter
 
 
 class Granted(msgspec.Struct):
@@ -80,7 +80,7 @@ class Released(msgspec.Struct):
 class Missing(msgspec.Struct):
     """There is no such thing, or none that the caller may see."""
 
-    what: str  # intent, lease or attempt
+    what: str  # intent, lease, attempt, portfolio, member, agent or assignment
 
 
 class Verdicts(msgspec.Struct):
@@ -88,6 +88,7 @@ class Verdicts(msgspec.Struct):
 
     rows: list[tuple[str, int, str | None]]  # id, remaining_ms, reason if lost
     next_ms: int  # when the next heartbeat should come
+    status: str | None = None  # the agent's, if it is registered
 
 
 class TokenChecked(msgspec.Struct):
@@ -121,6 +122,81 @@ class Conflict(msgspec.Struct):
     current_version: int
 
 
+class InUse(msgspec.Struct):
+    """It cannot be deleted while others rely on it."""
+
+    why: str
+
+
+class Unknown(msgspec.Struct):
+    """The request refers to an intent that does not exist."""
+
+    field: str
+    intent_id: str
+
+
+class Circular(msgspec.Struct):
+    """The intents would wait for each other."""
+
+    intent_id: str
+    dependency_id: str
+
+
+class Violation(msgspec.Struct):
+    """The intent's governance policy forbids it."""
+
+    rule: str
+    message: str
+
+
+class DecisionSeen(msgspec.Struct):
+    decision: Decision
+
+
+class Decisions(msgspec.Struct):
+    decisions: list[Decision]
+
+
+class ArbitrationAsked(msgspec.Struct):
+    id: str
+    at_ms: int
+
+
+class PortfolioSeen(msgspec.Struct):
+    portfolio: Portfolio
+
+
+class Portfolios(msgspec.Struct):
+    portfolios: list[Portfolio]
+    more: bool
+
+
+class MemberSeen(msgspec.Struct):
+    member: Member
+
+
+class Members(msgspec.Struct):
+    portfolio: Portfolio
+    rows: list[tuple[Member, Intent]]
+
+
+class AgentSeen(msgspec.Struct):
+    agent: Agent
+
+
+class Agents(msgspec.Struct):
+    agents: list[Agent]
+    more: bool
+
+
+class Assigned(msgspec.Struct):
+    assignment: Assignment
+
+
+class Assignments(msgspec.Struct):
+    rows: list[tuple[Assignment, Intent]]
+
+
 class Exists(msgspec.Struct):
     """The chosen id belongs to an intent that was created differently."""
 
@@ -134,13 +210,6 @@ class Stale(msgspec.Struct):
 
 class Logged(msgspec.Struct):
     event: Event
-
-
-class Repeated(msgspec.Struct):
-    """The attempt logged its event before; the log has it."""
-
-    space: str
-    seq: int
 
 
 class AttemptReused(msgspec.Struct):

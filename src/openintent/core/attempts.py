@@ -4,6 +4,7 @@ A repeat is answered with the present, never with the old reply: an old "60 s re
 nobody made. Refusals are not remembered, so a refused attempt may be tried again.
 """
 
+from openintent.core.answers import LimitReached
 from openintent.core.books import Books, attempt_key
 from openintent.model import Attempt
 
@@ -14,6 +15,10 @@ def find(books: Books, holder: str, key: str | None) -> Attempt | None:
 
 def full(books: Books, key: str | None) -> bool:
     return key is not None and len(books.attempts) >= books.limits.attempts_max
+
+
+def none_left(books: Books, key: str | None) -> LimitReached | None:
+    return LimitReached("attempts", books.limits.attempts_max) if full(books, key) else None
 
 
 def remember(books: Books, holder: str, key: str | None, *, kind: str, print_: bytes, target: str) -> None:
@@ -33,6 +38,12 @@ def expire(books: Books, holder: str, key: str | None) -> None:
     attempt.until_ms = books.now_ms + books.limits.attempt_kept_ms
     books.timers.add(attempt)
     books.keep(attempt_key(attempt.holder, attempt.key), attempt)
+
+
+def settle(books: Books, holder: str, key: str | None, *, kind: str, print_: bytes, target: str) -> None:
+    """Keep an attempt whose work is done: only for those who still repeat it."""
+    remember(books, holder, key, kind=kind, print_=print_, target=target)
+    expire(books, holder, key)
 
 
 def forget(books: Books, holder: str, key: str | None) -> None:

@@ -14,9 +14,24 @@ import msgspec
 from openintent.core.answers import Answer, Reply
 from openintent.core.scopes import ScopeIndex
 from openintent.core.timers import Timers
-from openintent.model import Attempt, Cooldown, Event, Intent, Lease, LeaseEnd, Limits, Waiter
+from openintent.model import (
+    Agent,
+    Assignment,
+    Attempt,
+    Cooldown,
+    Decision,
+    Event,
+    Intent,
+    Lease,
+    LeaseEnd,
+    Limits,
+    Member,
+    Portfolio,
+    Waiter,
+)
 
 T = TypeVar("T")
+Index = dict[str, dict[str, T]]
 
 BUCKET_CHARS: Final = 8  # of the ten that are milliseconds: a bucket holds the leases of a quarter of a second
 
@@ -61,13 +76,11 @@ class Batch(msgspec.Struct):
 class Books:
     def __init__(self, limits: Limits, *, term: int, token: int, seq: int, now_ms: int) -> None:
         self.limits = limits
-        self.term = term
+        self.term, self.token, self.seq = term, token, seq
         self.rev = 0
         self.now_ms = now_ms
         self.date_offset_ms = 0  # wall clock minus ledger time; for dates only
         self.date_ms = now_ms  # the present as a date
-        self.token = token
-        self.seq = seq
         self.order = 0
 
         self.spaces: dict[str, Space] = {}
@@ -77,16 +90,29 @@ class Books:
         self.requests: dict[int, Waiter] = {}
         self.attempts: dict[tuple[str, str], Attempt] = {}
         self.intents: dict[str, Intent] = {}
+        self.children: Index[None] = {}  # by the intent that they are part of
+        self.dependents: Index[None] = {}  # by the intent that they wait for
+        self.governed: dict[str, Intent] = {}  # intents with a policy, by their space
+        self.decisions: dict[str, list[Decision]] = {}  # by intent
+        self.portfolios: dict[str, Portfolio] = {}
+        self.members: Index[Member] = {}  # by portfolio, then by intent
+        self.portfolios_of: Index[None] = {}  # by intent
+        self.agents: dict[str, Agent] = {}
+        self.assigned: Index[Assignment] = {}  # by intent, then by agent
+        self.assignments: Index[Assignment] = {}  # by agent, then by intent
+        self.horizon = 0  # events up to this one may have been forgotten
         self.held: dict[str, int] = {}  # leases by holder
         self.waiting: dict[str, int] = {}  # waiters by holder
         self.timers = Timers()
 
         self.outbox: list[tuple[int, Reply]] = []  # answers to requests that waited
+        self.queues: dict[tuple[str, str], int] = {}  # new lengths, by space and scope, for whoever watches
         self.batch = 1  # the open one
         self.written = 0  # the newest batch that stores anything
         self.changes: dict[str, Any] = {}
         self.wiped: list[tuple[str, str]] = []
         self.events: list[Event] = []
+        self.copied = False  # whether any of them stands in two logs
         self.ends: list[LeaseEnd] = []
 
     # Looking
@@ -121,11 +147,19 @@ class Books:
         self.written = self.batch
 
     def log(
-        self, kind: str, space: str, actor: str, *, payload: dict[str, Any] | None = None, lease: Lease | None = None
+        self,
+        kind: str,
+        space: str,
+        actor: str,
+        *,
+        payload: dict[str, Any] | None = None,
+        lease: Lease | None = None,
+        also: str | None = None,
     ) -> Event:
         self.seq += 1
-        event = Event(self.seq, kind, space, actor, self.date_ms, payload, lease)
+        event = Event(self.seq, kind, space, actor, self.date_ms, payload, lease, also)
         self.events.append(event)
+        self.copied = self.copied or also is not None
         self.written = self.batch
         return event
 
@@ -137,14 +171,36 @@ class Books:
     def take_batch(self) -> Batch:
         """Close the open batch and hand it over."""
         changes = self.changes
-        for space, events in _grouped(self.events, attrgetter("space")).items():
+        chunks = _by_log(self.events) if self.copied else _grouped(self.events, attrgetter("space"))
+        for space, events in chunks.items():
             changes[event_key(space, events[-1].seq)] = events
         for bucket, ends in _grouped(self.ends, bucket_of).items():
             changes[end_key(bucket, ends[-1].seq)] = ends
         taken = Batch(self.batch, self.rev, self.token, self.seq, self.now_ms, changes, self.wiped, self.events)
         self.batch += 1
-        self.changes, self.wiped, self.events, self.ends = {}, [], [], []
+        self.changes, self.wiped, self.events, self.ends, self.copied = {}, [], [], [], False
         return taken
+
+
+def shelve(index: Index[T], group: str, key: str, thing: T) -> None:
+    index.setdefault(group, {})[key] = thing
+
+
+def unshelve(index: Index[T], group: str, key: str) -> None:
+    """Take a thing out, and its group too if it was the last."""
+    things = index[group]
+    del things[key]
+    if not things:
+        del index[group]
+
+
+def _by_log(events: list[Event]) -> dict[str, list[Event]]:
+    chunks: dict[str, list[Event]] = {}
+    for event in events:
+        chunks.setdefault(event.space, []).append(event)
+        if event.also is not None:
+            chunks.setdefault(event.also, []).append(event)
+    return chunks
 
 
 def _grouped(things: list[T], group_of: Callable[[T], str]) -> dict[str, list[T]]:
@@ -182,3 +238,15 @@ def cooldown_key(space: str, scope: str) -> str:
 
 def checkpoint_key(space: str, scope: str) -> str:
     return f"c/{space}\t{scope}"
+
+
+def member_key(portfolio_id: str, intent_id: str) -> str:
+    return f"m/{portfolio_id}\t{intent_id}"
+
+
+def assignment_key(intent_id: str, agent_id: str) -> str:
+    return f"g/{intent_id}\t{agent_id}"
+
+
+def decision_key(intent_id: str, index: int) -> str:
+    return f"o/{intent_id}\t{index:04x}"

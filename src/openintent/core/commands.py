@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from openintent.model import Ask, Intent, Patch
+from openintent.model import Agent, Ask, Assignment, Decision, Intent, Member, Patch, Portfolio
 
 
 class Acquire(msgspec.Struct, kw_only=True):
@@ -60,6 +60,7 @@ class Progress(msgspec.Struct, kw_only=True):
 class Heartbeat(msgspec.Struct, kw_only=True):
     holder: str
     held: list[tuple[str, int]]  # lease id and token
+    load: int | None = None  # tasks in progress, if the agent says how many
 
 
 class CheckToken(msgspec.Struct, kw_only=True):
@@ -129,28 +130,150 @@ class LogEvent(msgspec.Struct, kw_only=True):
     attempt: str | None = None
 
 
+class DeleteIntent(msgspec.Struct):
+    intent_id: str
+    actor: str
+
+
+class GetRelatives(msgspec.Struct):
+    intent_id: str
+    kind: str  # one of lineage.KINDS
+
+
+class AddDependency(msgspec.Struct, kw_only=True):
+    intent_id: str
+    dependency_id: str
+    actor: str
+    expect: int | None = None
+
+
+class RemoveDependency(msgspec.Struct, kw_only=True):
+    intent_id: str
+    dependency_id: str
+    actor: str
+    expect: int | None = None
+
+
+class SetPolicy(msgspec.Struct, kw_only=True):
+    intent_id: str
+    actor: str
+    policy: dict[str, Any] | None  # None takes it away
+    operator: bool = False
+    expect: int | None = None
+
+
+class RecordDecision(msgspec.Struct, kw_only=True):
+    decision: Decision
+    attempt: str | None = None
+
+
+class ListDecisions(msgspec.Struct):
+    intent_id: str
+
+
+class Arbitrate(msgspec.Struct, kw_only=True):
+    """Ask a person to decide."""
+
+    id: str
+    intent_id: str
+    actor: str
+    reason: str
+    context: dict[str, Any]
+    attempt: str | None = None
+
+
+class CreatePortfolio(msgspec.Struct, kw_only=True):
+    portfolio: Portfolio
+    chosen_id: bool  # as with an intent
+    actor: str
+    attempt: str | None = None
+
+
+class GetPortfolio(msgspec.Struct):
+    portfolio_id: str
+
+
+class ListPortfolios(msgspec.Struct, kw_only=True):
+    created_by: str | None = None
+    intent_id: str | None = None  # only those that it belongs to
+    offset: int = 0
+    limit: int = 100
+
+
+class SetPortfolioStatus(msgspec.Struct, kw_only=True):
+    portfolio_id: str
+    actor: str
+    status: str
+
+
+class AddMember(msgspec.Struct, kw_only=True):
+    member: Member
+    actor: str
+
+
+class RemoveMember(msgspec.Struct, kw_only=True):
+    portfolio_id: str
+    intent_id: str
+    actor: str
+
+
+class ListMembers(msgspec.Struct):
+    portfolio_id: str
+
+
+class RegisterAgent(msgspec.Struct):
+    agent: Agent
+
+
+class GetAgent(msgspec.Struct):
+    agent_id: str
+
+
+class ListAgents(msgspec.Struct, kw_only=True):
+    status: str | None = None
+    role_id: str | None = None
+    offset: int = 0
+    limit: int = 1_000
+
+
+class MarkAgent(msgspec.Struct, kw_only=True):
+    agent_id: str
+    actor: str
+    status: str
+
+
+class Assign(msgspec.Struct, kw_only=True):
+    assignment: Assignment
+    actor: str
+
+
+class Unassign(msgspec.Struct, kw_only=True):
+    intent_id: str
+    agent_id: str
+    actor: str
+
+
+class ListAssigned(msgspec.Struct):
+    """Who works on an intent."""
+
+    intent_id: str
+
+
+class ListAssignments(msgspec.Struct):
+    """What an agent has to work on: only intents that are not done."""
+
+    agent_id: str
+
+
+class Forget(msgspec.Struct):
+    """Let old chunks of the log go: everything up to the horizon may be missing from now on."""
+
+    horizon: int
+    keys: list[str]
+
+
 class Tick(msgspec.Struct):
     """Nothing but the passing of time."""
 
 
-Command = (
-    Acquire
-    | GiveUp
-    | Gone
-    | Renew
-    | Release
-    | Revoke
-    | Progress
-    | Heartbeat
-    | CheckToken
-    | GetLease
-    | ListLeases
-    | ListQueue
-    | CreateIntent
-    | GetIntent
-    | ListIntents
-    | PatchState
-    | SetStatus
-    | LogEvent
-    | Tick
-)
+Command = Any  # one of the above; `ledger.HANDLERS` has them all

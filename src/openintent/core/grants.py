@@ -1,7 +1,7 @@
 """Granting: a lease comes into being, with the next token and a deadline that nothing shortens."""
 
 from openintent.core.books import Books, Space, checkpoint_key
-from openintent.model import Ask, Lease
+from openintent.model import Ask, Lease, home_of
 
 
 def grant(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str | None) -> Lease:
@@ -17,7 +17,7 @@ def grant(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str | No
     books.held[ask.holder] = books.held.get(ask.holder, 0) + 1
     books.timers.add(lease)
     keep(books, lease)
-    books.log("lease_acquired", ask.space, ask.holder, payload=constant_part(lease))
+    books.log("lease_acquired", home_of(ask.space), ask.holder, payload=constant_part(lease))
     return lease
 
 

@@ -1,14 +1,13 @@
 """Intents: shared work with a versioned state. A patch is applied whole or not at all."""
 
 from itertools import islice
-from typing import Final
 
-from openintent.core import attempts
+from openintent.core import attempts, governance
 from openintent.core.answers import (
     Answer,
     AttemptReused,
     BadPatch,
-    Conflict,
+    Done,
     Exists,
     Held,
     Intents,
@@ -16,22 +15,18 @@ from openintent.core.answers import (
     LimitReached,
     Logged,
     Missing,
-    Repeated,
     Reply,
     Stale,
     TooLarge,
+    Unknown,
 )
-from openintent.core.books import Books, patch_key
-from openintent.core.commands import CreateIntent, GetIntent, ListIntents, LogEvent, PatchState, SetStatus
-from openintent.core.leases import live_lease_with, missing_intent
+from openintent.core.books import Books, shelve
+from openintent.core.commands import CreateIntent, Forget, GetIntent, ListIntents, LogEvent, PatchState, SetStatus
+from openintent.core.leases import live_lease_with, missing_owner
 from openintent.core.scopes import BELOW
 from openintent.core.values import BadStep, Draft, TooDeep, fingerprint, weigh
-from openintent.model import Attempt, Intent, Patch, PatchRecord, intent_space
-
-# A state up to this size is written whole at each change: one small record that replaces itself. A larger one is
-# kept as patches behind a whole record, so that the journal holds changes and not megabytes.
-WHOLE_BYTES_MAX: Final = 4_096
-PATCHES_MAX: Final = 64
+from openintent.core.versions import keep, keep_change, new_version, version_differs
+from openintent.model import Attempt, Event, Horizon, Intent, Patch, intent_space
 
 
 def create(books: Books, command: CreateIntent) -> Reply:
@@ -48,12 +43,24 @@ def create(books: Books, command: CreateIntent) -> Reply:
     if refusal is not None:
         return books.reply(refusal)
     intent.created_by = intent.created_by or actor
+    intent.depends_on = list(dict.fromkeys(intent.depends_on))
     intent.created_at_ms = intent.updated_at_ms = books.date_ms
-    books.intents[intent.id] = intent
-    _keep(books, intent)
+    place(books, intent)
+    keep(books, intent)
     _remember(books, actor, command.attempt, intent.print, intent.id)
     books.log("intent_created", intent_space(intent.id), actor, payload={"title": intent.title})
     return books.reply(IntentSeen(intent), after=intent.batch)
+
+
+def place(books: Books, intent: Intent) -> None:
+    """Put an intent on the shelves, beside those that it is related to."""
+    books.intents[intent.id] = intent
+    if intent.parent_id is not None:
+        shelve(books.children, intent.parent_id, intent.id, None)
+    for other in intent.depends_on:
+        shelve(books.dependents, other, intent.id, None)
+    if intent.governance_policy:
+        books.governed[intent_space(intent.id)] = intent
 
 
 def _print(command: CreateIntent) -> bytes:
@@ -67,12 +74,20 @@ def _no_room(books: Books, command: CreateIntent) -> Answer | None:
     limits = books.limits
     if len(books.intents) >= limits.intents_max:
         return LimitReached("intents", limits.intents_max)
-    if (refusal := _no_attempt_left(books, command.attempt)) is not None:
+    refusal = attempts.none_left(books, command.attempt) or _unknown_relative(books, command.intent)
+    if refusal is not None:
         return refusal
     command.intent.state_bytes = weigh(command.intent.state)
     if command.intent.state_bytes > limits.state_bytes_max:
         return TooLarge("state", limits.state_bytes_max)
     return None
+
+
+def _unknown_relative(books: Books, intent: Intent) -> Unknown | None:
+    if intent.parent_id is not None and intent.parent_id not in books.intents:
+        return Unknown("parent_intent_id", intent.parent_id)
+    strange = next((other for other in intent.depends_on if other not in books.intents), None)
+    return None if strange is None else Unknown("depends_on", strange)
 
 
 def get(books: Books, command: GetIntent) -> Reply:
@@ -98,9 +113,10 @@ def patch_state(books: Books, command: PatchState) -> Reply:
     if known is not None:
         return _repeat(books, known, print_)
     refusal = (
-        _may_not_write(books, command)
-        or _version_differs(intent, command.expect)
-        or _no_attempt_left(books, command.attempt)
+        governance.forbids(books, intent, command.actor)
+        or _may_not_write(books, command)
+        or version_differs(intent, command.expect)
+        or attempts.none_left(books, command.attempt)
         or _change_state(books, intent, command.steps)
     )
     if refusal is not None:
@@ -137,10 +153,6 @@ def _successor_of(books: Books, command: PatchState) -> int | None:
     return None
 
 
-def _version_differs(intent: Intent, expect: int | None) -> Conflict | None:
-    return None if expect in (None, intent.version) else Conflict(intent.version)
-
-
 def _change_state(books: Books, intent: Intent, steps: list[Patch]) -> Answer | None:
     draft = Draft(intent.state, intent.state_bytes)
     for index, step in enumerate(steps):
@@ -151,8 +163,8 @@ def _change_state(books: Books, intent: Intent, steps: list[Patch]) -> Answer | 
     if draft.size > books.limits.state_bytes_max:
         return TooLarge("state", books.limits.state_bytes_max)
     intent.state, intent.state_bytes = draft.root, draft.size
-    _new_version(books, intent)
-    _keep_change(books, intent, steps)
+    new_version(books, intent)
+    keep_change(books, intent, steps)
     return None
 
 
@@ -164,69 +176,57 @@ def set_status(books: Books, command: SetStatus) -> Reply:
     known = attempts.find(books, command.actor, command.attempt)
     if known is not None:
         return _repeat(books, known, print_)
-    refusal = _version_differs(intent, command.expect) or _no_attempt_left(books, command.attempt)
+    refusal = (
+        governance.forbids(books, intent, command.actor)
+        or governance.forbids_status(books, intent, command.status, command.reason)
+        or version_differs(intent, command.expect)
+        or attempts.none_left(books, command.attempt)
+    )
     if refusal is not None:
-        return books.reply(refusal, after=intent.batch)
+        return books.reply(refusal)
     payload = {"old_status": intent.status, "new_status": command.status, "reason": command.reason}
     intent.status = command.status
-    _new_version(books, intent)
-    _keep(books, intent)
+    new_version(books, intent)
+    keep(books, intent)
     _remember(books, command.actor, command.attempt, print_, intent.id)
     books.log("status_changed", intent_space(intent.id), command.actor, payload=payload)
     return books.reply(IntentSeen(intent), after=intent.batch)
 
 
 def log_event(books: Books, command: LogEvent) -> Reply:
-    if missing_intent(books, command.space):
-        return books.reply(Missing("intent"))
+    missing = missing_owner(books, command.space)
+    if missing is not None:
+        return books.reply(missing)
     print_ = fingerprint("event", command.space, command.type, command.payload)
     known = attempts.find(books, command.actor, command.attempt)
     if known is not None:
-        same = known.print == print_
-        return books.reply(Repeated(command.space, int(known.target)) if same else AttemptReused(known.key))
-    refusal = _no_attempt_left(books, command.attempt)
+        return books.reply(_logged(command, known) if known.print == print_ else AttemptReused(known.key))
+    refusal = attempts.none_left(books, command.attempt)
     if refusal is not None:
         return books.reply(refusal)
     event = books.log(command.type, command.space, command.actor, payload=command.payload)
-    _remember(books, command.actor, command.attempt, print_, str(event.seq))
+    _remember(books, command.actor, command.attempt, print_, f"{event.seq} {event.at_ms}")
     return books.reply(Logged(event))
 
 
-# Keeping
+def _logged(command: LogEvent, known: Attempt) -> Logged:
+    """The event that this attempt logged before. All but its number and its date is said anew by the repeat."""
+    seq, _, at_ms = known.target.partition(" ")
+    return Logged(Event(int(seq), command.type, command.space, command.actor, int(at_ms), command.payload))
 
 
-def _new_version(books: Books, intent: Intent) -> None:
-    intent.version += 1
-    intent.updated_at_ms = books.date_ms
-
-
-def _keep(books: Books, intent: Intent) -> None:
-    """Write the whole intent, and with that make its patch records void."""
-    intent.batch = books.batch
-    books.keep(f"i/{intent.id}", intent)
-    if intent.patches:
-        books.wipe(patch_key(intent.id, 0), patch_key(intent.id, intent.version + 1))
-        for version in range(intent.version - intent.patches, intent.version + 1):
-            books.changes.pop(patch_key(intent.id, version), None)
-        intent.patches = 0
-
-
-def _keep_change(books: Books, intent: Intent, steps: list[Patch]) -> None:
-    if intent.state_bytes <= WHOLE_BYTES_MAX or intent.patches >= PATCHES_MAX:
-        _keep(books, intent)
-        return
-    intent.patches += 1
-    intent.batch = books.batch
-    books.keep(patch_key(intent.id, intent.version), PatchRecord(intent.version, intent.updated_at_ms, steps))
+def forget_events(books: Books, command: Forget) -> Reply:
+    """Old parts of the log go. That they may be missing is written down before, or together with, the first of them."""
+    if command.horizon > books.horizon:
+        books.horizon = command.horizon
+        books.keep("h/", Horizon(books.horizon))
+    for key in command.keys:
+        books.drop(key)
+    return books.reply(Done())
 
 
 def _remember(books: Books, actor: str, key: str | None, print_: bytes, target: str) -> None:
-    attempts.remember(books, actor, key, kind="intent", print_=print_, target=target)
-    attempts.expire(books, actor, key)
-
-
-def _no_attempt_left(books: Books, key: str | None) -> LimitReached | None:
-    return LimitReached("attempts", books.limits.attempts_max) if attempts.full(books, key) else None
+    attempts.settle(books, actor, key, kind="intent", print_=print_, target=target)
 
 
 def _repeat(books: Books, known: Attempt, print_: bytes) -> Reply:

@@ -5,7 +5,7 @@ again; at its deadline a lease is already dead. What is not promised here: that 
 itself, from when it sent its request (`trust.py`).
 """
 
-from openintent.core import attempts, grants, waiting
+from openintent.core import agents, attempts, governance, grants, waiting
 from openintent.core.answers import (
     AttemptReused,
     Done,
@@ -39,7 +39,18 @@ from openintent.core.commands import (
     Revoke,
 )
 from openintent.core.values import fingerprint
-from openintent.model import Attempt, Checkpoint, Cooldown, Lease, LeaseEnd, intent_of
+from openintent.model import (
+    COORDINATOR_SPACE,
+    Attempt,
+    Checkpoint,
+    Cooldown,
+    Lease,
+    LeaseEnd,
+    agent_space,
+    home_of,
+    intent_of,
+    portfolio_of,
+)
 
 # Acquiring
 
@@ -47,8 +58,9 @@ from openintent.model import Attempt, Checkpoint, Cooldown, Lease, LeaseEnd, int
 def acquire(books: Books, command: Acquire) -> Reply:
     ask = command.ask
     # In a space that is in use there is no need to ask: an intent cannot go while anything is held in it.
-    if ask.space not in books.spaces and missing_intent(books, ask.space):
-        return books.reply(Missing("intent"))
+    missing = missing_owner(books, ask.space) if ask.space not in books.spaces else None
+    if missing is not None:
+        return books.reply(missing)
     print_ = b""
     if command.attempt is not None:
         print_ = fingerprint("lease", ask)
@@ -57,6 +69,9 @@ def acquire(books: Books, command: Acquire) -> Reply:
             return _repeat(books, command, known, print_)
         if attempts.full(books, command.attempt):
             return books.reply(LimitReached("attempts", books.limits.attempts_max))
+    # Only now: a policy takes nothing back, so a repeat still gets what was granted before it came.
+    if books.governed and (refusal := governance.forbids_lease(books, ask)) is not None:
+        return books.reply(refusal)
     return _acquire_anew(books, command, print_)
 
 
@@ -172,7 +187,7 @@ def progress(books: Books, command: Progress) -> Reply:
             return books.reply(LimitReached("checkpoints in this space", room))
         lease.checkpoint = command.checkpoint
         grants.keep(books, lease)
-        books.log("task.progress", lease.space, lease.holder, payload=_progress_payload(lease))
+        books.log("task.progress", home_of(lease.space), lease.holder, payload=_progress_payload(lease))
     if lease.progress_ms is not None:
         lease.progress_end_ms = books.now_ms + lease.progress_ms
     _extend(books, lease, lease.ttl_ms)
@@ -199,7 +214,11 @@ def heartbeat(books: Books, command: Heartbeat) -> Reply:
         rows.append((lease_id, books.remaining_ms(lease), None))
         after = max(after, lease.batch)
         shortest_ms = min(shortest_ms, lease.ttl_ms)
-    return books.reply(Verdicts(rows, shortest_ms // 3), after=after)
+    next_ms, status = shortest_ms // 3, None
+    agent = books.agents.get(command.holder)
+    if agent is not None:  # its status is only a mark: no renewal waits until a change of it is durable
+        next_ms, status = min(next_ms, agent.heartbeat_ms), agents.hear(books, agent, command.load)
+    return books.reply(Verdicts(rows, next_ms, status), after=after)
 
 
 # Ending
@@ -255,13 +274,22 @@ def end(books: Books, lease: Lease, *, status: str, reason: str, actor: str, not
 def _write_end(books: Books, lease: Lease, actor: str) -> None:
     lease.batch = books.batch
     books.drop(f"l/{lease.id}")
-    event = books.log("lease_released", lease.space, actor, lease=lease)
-    books.ends.append(LeaseEnd(lease.id, lease.space, event.seq))
+    # Whoever loses a lease without having given it back should find that in the log of his own.
+    also = None if lease.status == "released" else agent_space(lease.holder)
+    event = books.log(_end_type(lease), home_of(lease.space), actor, lease=lease, also=also)
+    books.ends.append(LeaseEnd(lease.id, event.space, event.seq))
     if lease.attempt is not None:
         attempts.expire(books, lease.holder, lease.attempt)
     books.ended[lease.id] = lease
     if len(books.ended) > books.limits.ended_kept_max:
         books.ended.popitem(last=False)
+
+
+def _end_type(lease: Lease) -> str:
+    """OpenIntent has names of its own for how a coordinator ends."""
+    if lease.status == "released" or not lease.space.startswith(COORDINATOR_SPACE):
+        return "lease_released"
+    return "coordinator.failed_over" if lease.status == "expired" else "coordinator.replaced"
 
 
 def _hand_on(books: Books, space: Space, lease: Lease) -> None:
@@ -319,8 +347,9 @@ def get_lease(books: Books, command: GetLease) -> Reply:
 
 
 def list_leases(books: Books, command: ListLeases) -> Reply:
-    if command.space is not None and missing_intent(books, command.space):
-        return books.reply(Missing("intent"))
+    missing = None if command.space is None else missing_owner(books, command.space)
+    if missing is not None:
+        return books.reply(missing)
     found = [lease for lease in _leases_of(books, command.space) if _wanted(lease, command)]
     found.sort(key=lambda lease: lease.token)
     page = found[: command.limit]
@@ -343,18 +372,22 @@ def _wanted(lease: Lease, command: ListLeases) -> bool:
 
 
 def list_queue(books: Books, command: ListQueue) -> Reply:
-    if missing_intent(books, command.space):
-        return books.reply(Missing("intent"))
+    missing = missing_owner(books, command.space)
+    if missing is not None:
+        return books.reply(missing)
     space = books.spaces.get(command.space)
     lines = [] if space is None else [line for line in space.lines if command.scope in (None, line.scope)]
     places = [place for line in lines for place in enumerate(line.waiters, start=1)]
     return books.reply(Queue(places, books.now_ms))
 
 
-def missing_intent(books: Books, space: str) -> bool:
-    """Whether this is the space of an intent that does not exist."""
-    intent_id = intent_of(space)
-    return intent_id is not None and intent_id not in books.intents
+def missing_owner(books: Books, space: str) -> Missing | None:
+    """What does not exist, if this is the space of an intent or a portfolio that does not."""
+    home = home_of(space)
+    intent_id, portfolio_id = intent_of(home), portfolio_of(home)
+    if intent_id is not None and intent_id not in books.intents:
+        return Missing("intent")
+    return Missing("portfolio") if portfolio_id is not None and portfolio_id not in books.portfolios else None
 
 
 def live_lease_with(space: Space | None, *, holder: str, token: int) -> Lease | None:

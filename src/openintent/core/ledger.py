@@ -7,13 +7,25 @@ the batch it belongs to durable before the reply leaves (`Reply.after` says whic
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from openintent.core import attempts, commands, intents, leases, waiting
+from openintent.core import (
+    agents,
+    attempts,
+    commands,
+    governance,
+    intents,
+    leases,
+    lineage,
+    loading,
+    portfolios,
+    waiting,
+)
 from openintent.core.answers import Done, Reply
 from openintent.core.books import Batch, Books
-from openintent.core.grants import promised_end_ms
+from openintent.core.loading import LOADED_KINDS
 from openintent.core.timers import Timed
-from openintent.core.values import Draft, weigh
-from openintent.model import DEAD, Attempt, Cooldown, Farewell, Intent, Lease, Limits, PatchRecord, Waiter
+from openintent.model import Agent, Attempt, Cooldown, Farewell, Lease, Limits, Waiter
+
+__all__ = ["HANDLERS", "LOADED_KINDS", "Ledger"]
 
 HANDLERS: dict[type, Callable[[Books, Any], Reply]] = {
     commands.Acquire: leases.acquire,
@@ -34,10 +46,32 @@ HANDLERS: dict[type, Callable[[Books, Any], Reply]] = {
     commands.PatchState: intents.patch_state,
     commands.SetStatus: intents.set_status,
     commands.LogEvent: intents.log_event,
+    commands.DeleteIntent: lineage.delete,
+    commands.GetRelatives: lineage.get_relatives,
+    commands.AddDependency: lineage.add_dependency,
+    commands.RemoveDependency: lineage.remove_dependency,
+    commands.SetPolicy: governance.set_policy,
+    commands.RecordDecision: governance.record,
+    commands.ListDecisions: governance.list_decisions,
+    commands.Arbitrate: governance.arbitrate,
+    commands.CreatePortfolio: portfolios.create,
+    commands.GetPortfolio: portfolios.get,
+    commands.ListPortfolios: portfolios.list_all,
+    commands.SetPortfolioStatus: portfolios.set_status,
+    commands.AddMember: portfolios.add,
+    commands.RemoveMember: portfolios.remove,
+    commands.ListMembers: portfolios.list_members,
+    commands.RegisterAgent: agents.register,
+    commands.GetAgent: agents.get,
+    commands.ListAgents: agents.list_all,
+    commands.MarkAgent: agents.mark,
+    commands.Assign: agents.assign,
+    commands.Unassign: agents.unassign,
+    commands.ListAssigned: agents.list_assigned,
+    commands.ListAssignments: agents.list_assignments,
+    commands.Forget: intents.forget_events,
     commands.Tick: lambda books, _: books.reply(Done(), after=0),
 }
-
-LOADED_KINDS = ("i", "p", "l", "w", "a", "d", "c")  # in this order: a patch needs its intent
 
 
 class Ledger:
@@ -85,6 +119,8 @@ class Ledger:
                 waiting.fall_due(self.books, thing)
             case Cooldown():
                 leases.reopen(self.books, thing)
+            case Agent():
+                agents.fall_due(self.books, thing)
             case Attempt():
                 attempts.forget(self.books, thing.holder, thing.key)
             case _:
@@ -93,73 +129,10 @@ class Ledger:
     # Loading
 
     def load(self, records: Iterable[tuple[str, Any]], farewell: Farewell | None = None) -> None:
-        """Take in what a former term left, in the order of `LOADED_KINDS`; `farewell` only if it ended cleanly.
-
-        Every live lease gets the largest ttl ever promised for it, from now on: renewals are not written down, so
-        nobody knows how much of the last one is left, and too long is safe where too short is not.
-        """
+        """Take in what a former term left, in the order of `LOADED_KINDS`; `farewell` only if it ended cleanly."""
         deadlines = {} if farewell is None else farewell.deadlines_ms
         for key, thing in records:
-            self._load_one(key, thing, deadlines)
+            loading.load_one(self.books, key, thing, deadlines)
 
     def loaded(self) -> None:
-        """All is in; from here on the order of intents is that of their creation again."""
-        known = sorted(self.books.intents.values(), key=lambda intent: (intent.created_at_ms, intent.id))
-        self.books.intents = {intent.id: intent for intent in known}
-
-    def _load_one(self, key: str, thing: Any, deadlines: dict[str, int]) -> None:
-        match thing:
-            case Lease():
-                self._load_lease(thing, deadlines.get(thing.id))
-            case Waiter():
-                self._load_waiter(thing)
-            case Attempt():
-                thing.batch, thing.timer_ms = 0, DEAD
-                self.books.attempts[thing.holder, thing.key] = thing
-                if thing.until_ms:
-                    self.books.timers.add(thing)
-            case Cooldown():
-                thing.batch, thing.timer_ms = 0, DEAD
-                self.books.space(thing.space).cooldowns.add(thing.scope, "", thing)
-                self.books.timers.add(thing)
-            case Intent():
-                thing.batch, thing.patches, thing.state_bytes = 0, 0, weigh(thing.state)
-                self.books.intents[thing.id] = thing
-            case PatchRecord():
-                self._load_patch(key, thing)
-            case _:
-                space, _, scope = key[2:].partition("\t")
-                self.books.space(space).checkpoints[scope] = thing.value
-
-    def _load_lease(self, lease: Lease, deadline_ms: int | None) -> None:
-        books = self.books
-        lease.batch, lease.timer_ms, lease.deadline_ms = 0, DEAD, books.now_ms
-        if lease.progress_ms is not None:
-            lease.progress_end_ms = books.now_ms + lease.progress_ms
-        if deadline_ms is None:
-            deadline_ms = promised_end_ms(lease, books.now_ms + lease.ttl_ms_max)
-        lease.deadline_ms = deadline_ms
-        books.space(lease.space).leases.add(lease.scope, lease.holder, lease)
-        books.leases[lease.id] = lease
-        books.held[lease.holder] = books.held.get(lease.holder, 0) + 1
-        books.timers.add(lease)
-
-    def _load_waiter(self, waiter: Waiter) -> None:
-        books, limits = self.books, self.books.limits
-        waiter.request, waiter.batch, waiter.timer_ms, waiter.left = 0, 0, DEAD, False
-        waiter.passed_ms = books.now_ms + limits.return_ms
-        waiter.gone_ms = books.now_ms + limits.absence_ms
-        books.order = max(books.order, waiter.order)
-        waiting.place(books, waiter)
-        books.timers.add(waiter)
-
-    def _load_patch(self, key: str, record: PatchRecord) -> None:
-        intent = self.books.intents[key[2:].partition("\t")[0]]
-        intent.patches += 1  # also one that the whole record overtook: the next whole one wipes it
-        if record.version <= intent.version:
-            return
-        draft = Draft(intent.state, intent.state_bytes)
-        for step in record.steps:
-            draft.apply(step)
-        intent.state, intent.state_bytes = draft.root, draft.size
-        intent.version, intent.updated_at_ms = record.version, record.updated_at_ms
+        loading.finish(self.books)

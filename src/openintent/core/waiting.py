@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from operator import attrgetter
 
 from openintent.core import attempts, grants
-from openintent.core.answers import Cooling, Granted, Held, LimitReached, Overtaking, Queued, Reply, WaitOver
+from openintent.core.answers import Answer, Cooling, Granted, Held, LimitReached, Overtaking, Queued, Reply, WaitOver
 from openintent.core.books import Books, Line, Space
 from openintent.core.commands import Acquire
 from openintent.model import Ask, Waiter
@@ -77,6 +77,7 @@ def place(books: Books, waiter: Waiter) -> None:
         line = Line(ask.scope, [])
         space.lines.add(ask.scope, "", line)
     insort(line.waiters, waiter, key=_rank)
+    books.queues[ask.space, ask.scope] = len(line.waiters)
     books.waiters[waiter.ticket] = waiter
     books.waiting[ask.holder] = books.waiting.get(ask.holder, 0) + 1
 
@@ -147,11 +148,26 @@ def leave(books: Books, waiter: Waiter) -> None:
     books.tidy(space)
 
 
+def send_away(books: Books, space: Space, refused: list[tuple[Waiter, Answer]]) -> None:
+    """Some lose their places, and are told why. Nobody moves up before all of them are gone."""
+    for waiter, why in refused:
+        if waiter.request:
+            books.rev += 1
+            del books.requests[waiter.request]
+            books.outbox.append((waiter.request, books.reply(why)))
+        attempts.forget(books, waiter.ask.holder, waiter.attempt)
+        _remove(books, space, waiter)
+    for waiter, _ in refused:
+        pump(books, space, waiter.ask.scope)
+    books.tidy(space)
+
+
 def _remove(books: Books, space: Space, waiter: Waiter) -> None:
     ask = waiter.ask
     line = space.lines.get(ask.scope)
     assert line is not None, waiter
     del line.waiters[bisect_left(line.waiters, waiter.rank, key=_rank)]
+    books.queues[ask.space, ask.scope] = len(line.waiters)
     if not line.waiters:
         space.lines.remove(ask.scope)
     del books.waiters[waiter.ticket]

@@ -92,6 +92,11 @@ class LockFile:
         """False if somebody deleted the file, perhaps as a stale one: then our lock keeps nobody out any more."""
         return os.fstat(self._fd).st_nlink > 0
 
+    @property
+    def entry(self) -> Entry:
+        """What the file says; of a fresh or a damaged one, nothing."""
+        return self._entry
+
     def prepare(self, *, durable_term: int, token: int) -> None:
         """Must come before a commit that carries `token`. If it raises, the commit must not be tried."""
         if token > self._entry.token_reserved:
@@ -158,11 +163,47 @@ class LockFile:
             os.pwrite(self._fd, _slot(entry), entry.count % 2 * SLOT_BYTES)
             os.fsync(self._fd)
             if self._fresh:
-                _sync_folder(self.path.parent)
+                sync_folder(self.path.parent)
         except OSError as error:
             # The count stays, so the next attempt goes to this same slot: the other one is still whole.
             raise EngineUnavailable(f"cannot write {self.path}: {error.strerror}") from error
         self._entry, self._fresh = entry, False
+
+
+class Look(msgspec.Struct, frozen=True):
+    """A lock file as one finds it who does not want the database."""
+
+    path: Path
+    in_use: bool
+    damaged: bool
+    entry: Entry
+
+
+def look(database: Path) -> Look | None:
+    """None if there is no lock file. `OSError` if it cannot be read.
+
+    A server that starts in the microseconds for which this shares the lock is told that the database is in use.
+    """
+    path = database.with_name(database.name + ".lock")
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        content = os.pread(fd, 2 * SLOT_BYTES, 0)
+        entry = _newest(content)
+        return Look(path, _is_locked(fd), bool(content) and entry is None, entry or Entry())
+    finally:
+        os.close(fd)
+
+
+def _is_locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False
 
 
 def _open(path: Path) -> int:
@@ -193,7 +234,7 @@ def _parse(line: bytes) -> Entry | None:
         return None
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)

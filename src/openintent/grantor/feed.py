@@ -1,81 +1,262 @@
-"""The feed: every durable event, once and in order, to everybody who listens.
+"""The feed: every durable event, once and in order, to everybody who reads a log that it stands in.
 
-A subscriber has a bounded buffer. One that does not keep up is closed and told the last event it has; it resumes from
-there by reading the log. It is never skipped ahead, and it costs the others nothing.
+Readers are found by the logs they read, so an event costs only those whom it concerns. What is made of an event for its
+readers is made once and shared between them. A reader has a bounded buffer; one that does not keep up is closed, with
+the number of the last event it has, and reads on from there in the log. It is never skipped ahead, and costs the others
+nothing.
+
+The lengths of queues are told too. They are not events: nobody resumes by them, and only the last of each counts.
 """
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
-from openintent.model import Event
+import msgspec
 
-BUFFER_MAX: Final = 1_024
+from openintent.model import Event, home_of
 
-Wanted = Callable[[Event], bool]
+log = logging.getLogger("openintent.grantor")
+
+EVENTS_MAX: Final = 1_024  # that wait for one reader
+BYTES_MAX: Final = 4 * 1_024 * 1_024  # two of the largest messages
+LENGTHS_MAX: Final = 1_024
+
+# Events by which a log comes to be read along with another, and by which that ends.
+MOVES: Final = {
+    "added_to_portfolio": True,
+    "removed_from_portfolio": False,
+    "agent_assigned": True,
+    "agent_unassigned": False,
+}
+
+StateOf = Callable[[str], dict[str, Any] | None]
 
 
-class Subscription:
-    """One reader's place in the feed."""
+class News:
+    """An event on its way to its readers."""
 
-    def __init__(self, feed: "Feed", wanted: Wanted, buffer_max: int) -> None:
+    __slots__ = ("event", "forms", "state")
+
+    def __init__(self, event: Event, state: dict[str, Any] | None = None) -> None:
+        self.event = event
+        self.state = state  # of the intent, when the batch of this event was closed
+        self.forms: dict[str, Any] = {}  # what was made of it for its readers
+
+
+Render = Callable[[News], bytes]  # nothing: it is not for this reader
+
+
+class Move(msgspec.Struct, frozen=True):
+    """From this event on another log is read along, or no longer."""
+
+    space: str
+    joins: bool
+    again: bool  # it was read along before: only its role has changed
+
+
+def moved(event: Event, own: str) -> Move | None:
+    """What the event changes for whoever reads the log of a portfolio, or of an agent, with all that belongs to it."""
+    joins = MOVES.get(event.type)
+    # Anybody may log an event of that type; but what we log ourselves stands in two logs.
+    if joins is None or event.also is None:
+        return None
+    other = event.also if event.space == own else event.space if event.also == own else None
+    return None if other is None else Move(other, joins, again=bool((event.payload or {}).get("again")))
+
+
+class Reader:
+    """One reader's place in the feed. After `closed`, what is in the buffer can still be taken."""
+
+    def __init__(
+        self, feed: "Feed", own: str, render: Render, *, after: int, along: Iterable[str] | None, lengths: bool
+    ) -> None:
         self._feed = feed
-        self._wanted = wanted
-        self._room = buffer_max
-        self._buffer: deque[Event] = deque()
+        self._own = own
+        self._moves = along is not None
+        self._render = render
+        self._seen = after  # the last event offered: one that stands in two logs is taken once
+        self._buffer: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+        self._lengths: dict[tuple[str, str], int] = {}  # of queues, by space and scope
+        self._wants_lengths = lengths
         self._arrived = asyncio.Event()
-        self.cursor = 0  # the last event handed out
+        self.topics = {own, *(along or ())}
+        self.cursor = after  # the last event taken
+        self.busy = False  # set by the owner while it waits for its client
         self.closed = False
+        self.overflowed = False
+        self.slow = False  # it overflowed because its client does not read
 
-    def offer(self, event: Event) -> None:
-        if self.closed or not self._wanted(event):
+    def offer(self, news: News) -> None:
+        event = news.event
+        if self.closed or event.seq <= self._seen:
             return
-        if len(self._buffer) >= self._room:
-            self.close()
-            return
-        self._buffer.append(event)
-        self._arrived.set()
+        self._seen = event.seq
+        if self._moves:
+            self._move(event)
+        message = self._render(news)
+        if message:
+            self._put(event.seq, message)
 
-    async def next(self) -> Event | None:
-        """The next event, or None when the subscription is closed and all that was buffered is handed out."""
-        while not self._buffer:
-            if self.closed:
-                return None
-            self._arrived.clear()
+    def note(self, space: str, scope: str, length: int) -> None:
+        """A queue has this length now. Who is told of too many loses the oldest."""
+        if self._wants_lengths:
+            self._lengths.pop((space, scope), None)
+            if len(self._lengths) >= LENGTHS_MAX:
+                del self._lengths[next(iter(self._lengths))]
+            self._lengths[space, scope] = length
+            self._arrived.set()
+
+    def take(self, bytes_max: int) -> bytes:
+        """The events that have arrived, about as much as is asked for."""
+        buffer, taken, size = self._buffer, [], 0
+        while buffer and size < bytes_max:
+            self.cursor, message = buffer.popleft()
+            taken.append(message)
+            size += len(message)
+        self._bytes -= size
+        return b"".join(taken)
+
+    def take_lengths(self) -> dict[tuple[str, str], int]:
+        taken, self._lengths = self._lengths, {}
+        return taken
+
+    async def wait(self) -> None:
+        """Until there is something to take, the reader is closed, or somebody calls `wake`."""
+        if not (self._buffer or self._lengths or self.closed):
             await self._arrived.wait()
-        event = self._buffer.popleft()
-        self.cursor = event.seq
-        return event
+        self._arrived.clear()
+
+    def wake(self) -> None:
+        self._arrived.set()
 
     def close(self) -> None:
-        self.closed = True
-        self._feed.forget(self)
+        if not self.closed:
+            self.closed = True
+            self._feed.forget(self)
+            self._arrived.set()
+
+    def _put(self, seq: int, message: bytes) -> None:
+        size = self._bytes + len(message)
+        if self._buffer and (len(self._buffer) >= EVENTS_MAX or size > BYTES_MAX):
+            self.overflowed, self.slow = True, self.busy
+            self.close()
+            return
+        self._buffer.append((seq, message))
+        self._bytes = size
         self._arrived.set()
+
+    def _move(self, event: Event) -> None:
+        move = moved(event, self._own)
+        if move is not None and move.joins:
+            self._feed.follow(self, move.space)
+        elif move is not None:
+            self._feed.unfollow(self, move.space)
 
 
 class Feed:
     def __init__(self) -> None:
-        self._readers: dict[Subscription, None] = {}  # in the order of their coming
+        self.seq = 0  # the newest event that is durable
+        self._readers: dict[str, dict[Reader, None]] = {}  # by log, in the order of their coming
+        self._count = 0
+        self._awaited: list[tuple[int, asyncio.Future[bool]]] = []
 
     def __len__(self) -> int:
-        return len(self._readers)
+        return self._count
 
-    def subscribe(self, wanted: Wanted, *, buffer_max: int = BUFFER_MAX) -> Subscription:
-        reader = Subscription(self, wanted, buffer_max)
-        self._readers[reader] = None
+    # Reading
+
+    def subscribe(
+        self, own: str, render: Render, *, after: int, along: Iterable[str] | None = None, lengths: bool = False
+    ) -> Reader:
+        """Read on behind the newest event that the ledger has logged, durable or not: `after` is its number.
+
+        `along`: the logs that are read along at that point; None if events do not change what is read. `lengths`:
+        queues too.
+        """
+        reader = Reader(self, own, render, after=after, along=along, lengths=lengths)
+        self._count += 1
+        for topic in reader.topics:
+            self._readers.setdefault(topic, {})[reader] = None
         return reader
 
-    def publish(self, events: Iterable[Event]) -> None:
-        if not self._readers:
-            return
-        for event in events:
-            for reader in list(self._readers):
-                reader.offer(event)
+    def reached(self, seq: int) -> "asyncio.Future[bool]":
+        """Until this event is durable; False if the term ends before that."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if self.seq >= seq:
+            future.set_result(True)
+        else:
+            self._awaited.append((seq, future))
+        return future
+
+    # Telling
+
+    def begin(self, seq: int) -> None:
+        """A term begins with a log up to this event."""
+        self.seq = seq
+
+    def gather(self, events: Sequence[Event], state_of: StateOf) -> list[News]:
+        """What is to be published when these events are durable. Called before anything is applied after them.
+
+        Whoever subscribes later does so behind these events: if nobody reads now, there is nothing to prepare.
+        """
+        if not self._count:
+            return []
+        return [News(event, state_of(event.space) if event.type == "state_patched" else None) for event in events]
+
+    def publish(self, news: Iterable[News], seq: int) -> None:
+        self.seq = seq
+        for each in news:
+            event = each.event
+            self._offer(event.space, each)
+            if event.also is not None:
+                self._offer(event.also, each)
+        if self._awaited:
+            self._tell_who_awaits()
+
+    def tell_lengths(self, lengths: dict[tuple[str, str], int]) -> None:
+        """Queues have changed: the new lengths, by space and scope."""
+        for (space, scope), length in lengths.items():
+            for reader in self._readers.get(home_of(space), ()):
+                reader.note(space, scope, length)
 
     def close(self) -> None:
-        for reader in list(self._readers):
+        """The term is over. Readers go on in the log, where there may be events that nobody here was told of."""
+        for reader in {reader: None for readers in self._readers.values() for reader in readers}:
             reader.close()
+        self._tell_who_awaits(over=True)
 
-    def forget(self, reader: Subscription) -> None:
-        self._readers.pop(reader, None)
+    def _offer(self, topic: str, news: News) -> None:
+        for reader in tuple(self._readers.get(topic, ())):
+            try:
+                reader.offer(news)
+            except Exception:  # the others must get theirs, and the writer must go on
+                log.exception("reader lost")
+                reader.close()
+
+    def _tell_who_awaits(self, *, over: bool = False) -> None:
+        for seq, future in self._awaited:
+            if (over or seq <= self.seq) and not future.done():
+                future.set_result(not over)
+        self._awaited = [each for each in self._awaited if not each[1].done()]
+
+    # For readers
+
+    def follow(self, reader: Reader, topic: str) -> None:
+        reader.topics.add(topic)
+        self._readers.setdefault(topic, {})[reader] = None
+
+    def unfollow(self, reader: Reader, topic: str) -> None:
+        reader.topics.discard(topic)
+        readers = self._readers.get(topic, {})
+        readers.pop(reader, None)
+        if not readers:
+            self._readers.pop(topic, None)
+
+    def forget(self, reader: Reader) -> None:
+        self._count -= 1
+        for topic in tuple(reader.topics):
+            self.unfollow(reader, topic)

@@ -10,13 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from enum import Enum
-from typing import Final, Protocol
+from typing import Any, Final
 
 from openintent import records
 from openintent.clock import LedgerClock, boot_ms, wall_ms
 from openintent.core.answers import Queued, Reply
-from openintent.core.books import Batch
+from openintent.core.books import Batch, Books
 from openintent.core.commands import Acquire, Command, Gone, Tick
 from openintent.core.ledger import LOADED_KINDS, Ledger
 from openintent.engines.base import Change, Delete, DeleteRange, Deposed, Engine, Head, Put
@@ -24,7 +23,11 @@ from openintent.errors import EngineError, EngineUnavailable
 from openintent.grantor.feed import Feed
 from openintent.grantor.history import History
 from openintent.grantor.leadership import Leadership
-from openintent.model import DEAD, Farewell, Limits
+from openintent.grantor.parcels import NotServing, Parcel, Refusal, Waiting, refuse_all, send_all, settle, tell
+from openintent.grantor.retention import Retention
+from openintent.model import DEAD, Farewell, Limits, intent_of
+
+__all__ = ["Grantor", "NotServing", "Parcel", "Refusal", "Waiting"]
 
 log = logging.getLogger("openintent.grantor")
 
@@ -36,45 +39,29 @@ OUTCOME_PATIENCE_S: Final = 10.0
 SCAN_LIMIT: Final = 10_000
 
 
-class Refusal(Enum):
-    UNAVAILABLE = "unavailable"  # nothing happened
-    OUTCOME_UNKNOWN = "outcome_unknown"  # it may have happened
-
-
-class NotServing(Exception):
-    """There is no grantor here at present; nothing happened."""
-
-
-class Parcel(Protocol):
-    """A reply that is ready to leave."""
-
-    def send(self) -> None: ...
-
-    def refuse(self, refusal: Refusal) -> None: ...
-
-
-class Waiting(Protocol):
-    """An open request that waits for its answer."""
-
-    def answer(self, reply: Reply) -> None: ...
-
-    def refuse(self, refusal: Refusal) -> None: ...
-
-
 class Grantor:
     """One process's part: a candidate at first, then the one writer until it stops or a commit fails."""
 
     def __init__(
-        self, engine: Engine, limits: Limits, *, member: str, boot_clock_ms: Callable[[], int] = boot_ms
+        self,
+        engine: Engine,
+        limits: Limits,
+        *,
+        member: str,
+        boot_clock_ms: Callable[[], int] = boot_ms,
+        wall_clock_ms: Callable[[], int] = wall_ms,
     ) -> None:
         self._engine = engine
         self._limits = limits
         self._boot_ms = boot_clock_ms
+        self._wall_ms = wall_clock_ms
         self._leadership = Leadership(engine, member=member)
         self.feed = Feed()
         self.history = History(engine)
+        self._retention = Retention(self, engine, kept_max=limits.events_kept_max)
         self.serving = False
         self.term = 0
+        self._commit_began_ms: int | None = None  # None while none is on its way
         self._stopping = False
         self._requests = 0
         self._waiting: dict[int, Waiting] = {}
@@ -90,10 +77,12 @@ class Grantor:
         """Become the writer and begin to serve; raises what the engine raises if it cannot."""
         await self._begin_term(await self._leadership.take_over())
         self._committer = asyncio.create_task(self._commit_forever())
+        self._retention.start()
 
     async def stop(self) -> None:
         """End the term cleanly: what was acknowledged stays so, and the next term knows the exact deadlines."""
         self.hang_up()
+        await self._retention.stop()
         self._stopping = True
         self._work.set()
         if self._committer is not None:
@@ -110,7 +99,7 @@ class Grantor:
             self._empty_the_lines()
         waiting, self._waiting = self._waiting, {}
         for request in waiting.values():
-            _tell(request.refuse, Refusal.UNAVAILABLE)
+            tell(request.refuse, Refusal.UNAVAILABLE)
 
     def _empty_the_lines(self) -> None:
         """No request is open any more. The last one leaves first: nobody moves up to a grant it would not hear of."""
@@ -129,8 +118,9 @@ class Grantor:
         # The clock starts only now: loading must not eat into what the holders were promised.
         self._clock = LedgerClock(start_ms=head.clock_ms, boot_now_ms=self._boot_ms())
         self._ledger, self._books = ledger, ledger.books
-        self._books.date_offset_ms = wall_ms() - head.clock_ms
+        self._books.date_offset_ms = self._wall_ms() - head.clock_ms
         self.term, self._durable, self._committed_ms = head.term, 0, head.clock_ms
+        self.feed.begin(head.seq)
         self._alarm = asyncio.get_running_loop().call_soon(self._turn)
         self.serving = True
         log.info("term began term=%d leases=%d token=%d", self.term, len(self._books.leases), self._books.token)
@@ -157,6 +147,8 @@ class Grantor:
             await self._leadership.commit(self._head(batch, farewell=True), _encoded(batch))
         except EngineError as failure:
             log.warning("farewell failed error=%s", failure)  # the next term gives full ttls instead
+        else:
+            log.info("term ended term=%d leases=%d", self.term, len(self._books.leases))
 
     # Requests
 
@@ -205,9 +197,21 @@ class Grantor:
             self._parcels.setdefault(reply.after, []).append(parcel)
 
     @property
+    def books(self) -> Books:
+        """What the ledger of this term knows; to be looked at, and not all of it durable yet."""
+        return self._books
+
+    @property
     def now_ms(self) -> int:
         """Ledger time at the last command."""
         return self._books.now_ms
+
+    @property
+    def commit_age_ms(self) -> int:
+        """How long the commit that is on its way has taken by now; one that failed is not on its way."""
+        if self._commit_began_ms is None or not self.serving:
+            return 0
+        return self._boot_ms() - self._commit_began_ms
 
     @property
     def date_offset_ms(self) -> int:
@@ -221,7 +225,16 @@ class Grantor:
         for request, reply in self._ledger.take_outbox():
             waiting = self._waiting.pop(request, None)
             if waiting is not None:
-                _tell(waiting.answer, reply)
+                tell(waiting.answer, reply)
+
+    def _state_of(self, space: str) -> dict[str, Any] | None:
+        intent = self._books.intents.get(intent_of(space) or "")
+        return None if intent is None else intent.state
+
+    def _tell_lengths(self) -> None:
+        if self._books.queues:
+            lengths, self._books.queues = self._books.queues, {}
+            self.feed.tell_lengths(lengths)
 
     # Commits
 
@@ -236,15 +249,20 @@ class Grantor:
 
     async def _commit_one(self) -> None:
         batch = self._ledger.take_batch()
+        news = self.feed.gather(batch.events, self._state_of)
         head = self._head(batch)
+        self._commit_began_ms = self._boot_ms()
         try:
             await self._leadership.commit(head, _encoded(batch))
         except Exception as failure:  # noqa: BLE001  # a bug of ours ends the term too: writes must not hang
             await self._recover(failure, batch, head)
             return
+        finally:
+            self._commit_began_ms = None
         self._durable, self._committed_ms = batch.number, batch.now_ms
-        _send_all(self._parcels.pop(batch.number, []))
-        self.feed.publish(batch.events)
+        send_all(self._parcels.pop(batch.number, []))
+        self.feed.publish(news, batch.seq)
+        self._tell_lengths()
         if self._stopping or self._books.written >= self._books.batch:
             self._work.set()
 
@@ -270,12 +288,13 @@ class Grantor:
         uncertain = self._parcels.pop(batch.number, [])
         later, self._parcels = self._parcels, {}
         for parcels in later.values():
-            _refuse_all(parcels, Refusal.UNAVAILABLE)
+            refuse_all(parcels, Refusal.UNAVAILABLE)
         self.hang_up()
+        self.feed.close()
         if isinstance(failure, Deposed | EngineUnavailable):  # these say that nothing of the commit happened
-            _settle(uncertain, happened=False)
+            settle(uncertain, happened=False)
         await self._begin_again(head, uncertain)
-        _settle(uncertain, happened=None)
+        settle(uncertain, happened=None)
 
     async def _begin_again(self, head: Head, uncertain: list[Parcel]) -> None:
         """Try until a new term has begun or we are to stop. Parcels are not kept for ever."""
@@ -287,7 +306,7 @@ class Grantor:
             try:
                 await self._engine.reopen()
                 seen = await self._leadership.take_over()
-                _settle(uncertain, happened=self._outcome(head, known=happened))
+                settle(uncertain, happened=self._outcome(head, known=happened))
                 await self._begin_term(seen)
             except EngineError as failure:
                 log.warning("engine still fails error=%s", failure)
@@ -295,7 +314,7 @@ class Grantor:
                 return
             happened = self._outcome(head, known=happened)
             if loop.time() > give_up_at:
-                _settle(uncertain, happened=None)
+                settle(uncertain, happened=None)
             await asyncio.sleep(delay_s)
             delay_s = min(delay_s * 2, RETRY_S_MAX)
         self._work.set()
@@ -325,10 +344,11 @@ class Grantor:
         if not self.serving or self._stopping:
             return
         books = self._books
-        books.date_offset_ms = wall_ms() - self._now()
+        books.date_offset_ms = self._wall_ms() - self._now()
         self._alarm_ms = DEAD  # it has rung; `apply` need not set it
         with suppress(NotServing):  # trust may have ended; the next commit brings it back, or ends the term
             self.apply(Tick())
+        self._tell_lengths()
         if self._now() - self._committed_ms >= BEAT_MS and books.written < books.batch:
             books.written = books.batch  # an empty batch: the beat
             self._work.set()
@@ -341,30 +361,3 @@ def _encoded(batch: Batch) -> list[Change]:
     for key, thing in batch.changes.items():
         changes.append(Delete(key) if thing is None else Put(key, encode(thing)))
     return changes
-
-
-def _settle(parcels: list[Parcel], *, happened: bool | None) -> None:
-    """Tell those whose reply hung on one commit what became of it; None if that is not known. Nobody is told twice."""
-    told, parcels[:] = list(parcels), []
-    if happened:
-        _send_all(told)
-    else:
-        _refuse_all(told, Refusal.OUTCOME_UNKNOWN if happened is None else Refusal.UNAVAILABLE)
-
-
-def _refuse_all(parcels: list[Parcel], refusal: Refusal) -> None:
-    for parcel in parcels:
-        _tell(parcel.refuse, refusal)
-
-
-def _send_all(parcels: list[Parcel]) -> None:
-    for parcel in parcels:
-        _tell(parcel.send)
-
-
-def _tell(tell: Callable[..., None], *news: object) -> None:
-    """Whoever cannot be told loses its own answer; the others must get theirs, and the writer must go on."""
-    try:
-        tell(*news)
-    except Exception:
-        log.exception("answer lost")

@@ -22,13 +22,15 @@ class History:
         """At most `limit` events of a space with a number above `after`."""
         first, last = event_key(space, after + 1), event_key(space, SEQ_MAX)
         found: list[Event] = []
+        # A chunk has one event at least; but who knows how many of them are wanted.
+        most = CHUNKS_PER_SCAN if types else min(limit, CHUNKS_PER_SCAN)
         while len(found) < limit:
-            chunks = await self._engine.scan(first, last, limit=CHUNKS_PER_SCAN, reverse=newest_first)
+            chunks = await self._engine.scan(first, last, limit=most, reverse=newest_first)
             for record in chunks:
                 events: list[Event] = records.decode(record.key, record.value)
                 ordered = reversed(events) if newest_first else events
                 found += [event for event in ordered if event.seq > after and (not types or event.type in types)]
-            if len(chunks) < CHUNKS_PER_SCAN:
+            if len(chunks) < most:
                 break
             first, last = (first, chunks[-1].key) if newest_first else (chunks[-1].key + "\x00", last)
         return found[:limit]

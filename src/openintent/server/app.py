@@ -15,9 +15,12 @@ import uvicorn
 from openintent.engines import open_engine
 from openintent.engines.base import Engine
 from openintent.grantor.grantor import Grantor
-from openintent.server import hotlane
+from openintent.server import hotlane, logs
 from openintent.server.asgi import make_app
-from openintent.server.auth import Gate
+from openintent.server.auth import Gate, is_loopback
+from openintent.server.keys import KeyRing
+from openintent.server.openfiles import make_room
+from openintent.server.overload import Overload, Patience
 from openintent.server.routes import ROUTER
 from openintent.server.service import Service
 from openintent.server.settings import Settings
@@ -34,16 +37,23 @@ GC_THRESHOLD: Final = 20_000
 class Server(uvicorn.Server):
     """uvicorn with our grantor behind it: nothing listens before the grantor serves, and it is the last to stop."""
 
-    def __init__(self, settings: Settings, engine: Engine, announce: Announce) -> None:
+    def __init__(self, settings: Settings, engine: Engine, announce: Announce, gate: Gate | None = None) -> None:
         member = f"{socket.gethostname()}:{os.getpid()}"
         self._settings = settings
         self._engine = engine
         self._announce = announce
         self._grantor = Grantor(engine, settings.limits, member=member)
-        self._service = Service(self._grantor, settings.limits, ROUTER, Gate())
+        patience = Patience(
+            new_ms=settings.shed_new_ms, most_ms=settings.shed_most_ms, commit_ms=settings.shed_commit_ms
+        )
+        overload = Overload(patience, lambda: self._grantor.commit_age_ms)
+        self._service = Service(
+            self._grantor, settings.limits, ROUTER, gate or Gate(), overload, streams_max=settings.streams_max
+        )
         self._bounds = hotlane.Bounds(
             connections_max=settings.connections_max,
             connections_per_address_max=settings.connections_per_address_max,
+            connections_reserved=settings.connections_reserved,
         )
         super().__init__(self._config())
         self._sweep = Sweep(self.server_state.connections, self._bounds)
@@ -51,7 +61,7 @@ class Server(uvicorn.Server):
     def _config(self) -> uvicorn.Config:
         unfit = hotlane.self_check()
         if unfit is not None:
-            log.warning("hot lane off reason=%r", unfit)
+            log.warning("hot lane off reason=%s", unfit)
         return uvicorn.Config(
             make_app(self._service),
             host=self._settings.host,
@@ -71,6 +81,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self._grantor.start()
         self._sweep.start()
+        self._service.gate.start()
+        self._service.overload.start()
         await super().startup(sockets)
         if self.started:
             url = self._url()
@@ -85,17 +97,24 @@ class Server(uvicorn.Server):
             self._captured_signals.clear()
 
     def _url(self) -> str:
-        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        name = self.servers[0].sockets[0].getsockname()
+        if isinstance(name, str):
+            return f"unix:{name}"
+        host, port = name[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, answer whoever waits, finish what is under way, write the farewell."""
+        log.info("stop began connections=%d", len(self.server_state.connections))
+        self._service.stopping.set()
         self._grantor.hang_up()
         patience = asyncio.get_running_loop().call_later(self._settings.stop_seconds, self._cut_off)
         await super().shutdown(sockets)
         patience.cancel()
         self._sweep.stop()
-        await self._service.close()
+        self._service.gate.stop()
+        self._service.overload.stop()
+        await self._service.close(within_s=self._settings.stop_seconds)
         await self._grantor.stop()
         # uvicorn would now raise the signal anew and so end the process, before the engine is closed.
         self._captured_signals.clear()
@@ -123,28 +142,38 @@ def bound(host: str, port: int) -> socket.socket:
     return listener
 
 
+def gate_of(settings: Settings) -> Gate:
+    """The gate with the keys of its file, if there are any. `BadKeyFile` if they cannot be used."""
+    path = settings.key_file
+    if path is None:
+        return Gate()
+    # Where a key is a must, a file that has gone since somebody looked must not open the house to everybody.
+    ring = KeyRing(path, in_force=settings.keys is not None or not is_loopback(settings.host))
+    ring.open()
+    return Gate(ring, failures_max=settings.key_failures_max)
+
+
 async def serve(settings: Settings, announce: Announce) -> None:
     """Run until told to stop by SIGINT or SIGTERM."""
+    gate = gate_of(settings)
     engine = open_engine(settings.engine, address=f"http://{settings.host}:{settings.port}")
     try:
         if engine.notice is not None:
-            log.warning("engine notice=%r", engine.notice)
+            log.warning("engine warned notice=%s", engine.notice)
         # Bound before the grantor starts: if the port is taken, no new term has begun.
         listener = bound(settings.host, settings.port)
-        await Server(settings, engine, announce).serve([listener])
+        await Server(settings, engine, announce, gate).serve([listener])
     finally:
         await engine.close()
 
 
 def run(settings: Settings, announce: Announce) -> None:
     """The whole process."""
-    logging.basicConfig(
-        level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logs.set_up(settings)
+    settings = make_room(settings)
     _tune_interpreter()
-    with _runner() as runner:
-        runner.run(serve(settings, announce))
+    with runner() as loop:
+        loop.run(serve(settings, announce))
 
 
 def _tune_interpreter() -> None:
@@ -157,7 +186,7 @@ def _tune_interpreter() -> None:
     gc.set_threshold(GC_THRESHOLD)
 
 
-def _runner() -> asyncio.Runner:
+def runner() -> asyncio.Runner:
     try:
         import uvloop  # noqa: PLC0415  # there may be none
     except ImportError:  # a platform without it; slower, not different

@@ -1,32 +1,48 @@
 """The ordinary lane: the same handlers behind ASGI, for whatever the hot lane leaves to it."""
 
 import asyncio
-from typing import Any
+import socket
+from collections.abc import Iterator
+from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from openintent.server.cycles import TRANSPORT
 from openintent.server.exchange import Desk, Exchange
 from openintent.server.pages import HOST, index
 from openintent.server.service import Service
+from openintent.server.stream import SOCKET_BYTES_MAX, Stream
 
-BODY_BYTES_MAX = 1_048_576 + 65_536  # the largest state, and room for what is around it
+BODY_BYTES_MAX: Final = 1_048_576 + 65_536  # the largest state, and room for what is around it
+STREAM_HEADERS: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+    (b"connection", b"close"),
+)
 
 
 class AsgiExchange(Exchange):
     """An exchange whose answer is a future."""
 
-    __slots__ = ("written",)
+    __slots__ = ("scope", "stream", "written")
 
     def __init__(self, desk: Desk, request: Request) -> None:
-        scope = request.scope
+        scope = self.scope = request.scope
         headers = dict(scope["headers"])
         method = "GET" if request.method == "HEAD" else request.method
         super().__init__(
             desk, method, scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1"), headers
         )
         self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.stream: Stream | None = None  # what follows the head of the answer, instead of a payload
+
+    @property
+    def address(self) -> str:
+        client = self.scope.get("client")
+        return str(client[0]) if client else ""
 
     def write(self) -> None:
         if not self.written.done():
@@ -53,8 +69,26 @@ class ApiEndpoint:
             exchange.body = body
             self._service.dispatch(exchange)
             await self._answered_or_gone(exchange, receive)
-        if exchange.written.done():
-            await _response(exchange)(scope, receive, send)
+        try:
+            if exchange.stream is not None and exchange.status == 200 and exchange.written.done():
+                await self._tell(exchange, exchange.stream, receive, send)
+            elif exchange.written.done():
+                await _response(exchange)(scope, receive, send)
+        finally:
+            if exchange.stream is not None:
+                exchange.stream.discard()
+
+    async def _tell(self, exchange: AsgiExchange, stream: Stream, receive: Receive, send: Send) -> None:
+        _bound_socket(exchange.scope)
+        await send({"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *_marks(exchange)]})
+        if exchange.scope["method"] == "HEAD":
+            await send({"type": "http.response.body"})
+            return
+        self._service.streams.add(stream)
+        try:
+            await stream.run(receive, send)
+        finally:
+            self._service.streams.remove(stream)
 
     async def _body(self, request: Request) -> bytes | None:
         """The whole body; None if it is larger than anybody needs."""
@@ -80,21 +114,46 @@ class ApiEndpoint:
 
 def _response(exchange: Exchange) -> Response:
     response = Response(exchange.payload, exchange.status, media_type="application/json")
-    for line in (exchange.mark_lines() + exchange.extra).split(b"\r\n"):
-        name, colon, value = line.partition(b": ")
-        if colon:
-            response.raw_headers.append((name, value))
+    response.raw_headers.extend(_marks(exchange))
     return response
 
 
+def _marks(exchange: Exchange) -> Iterator[tuple[bytes, bytes]]:
+    for line in (exchange.mark_lines() + exchange.extra).split(b"\r\n"):
+        name, colon, value = line.partition(b": ")
+        if colon:
+            yield name, value
+
+
+def _bound_socket(scope: Scope) -> None:
+    """Let the system hold no more for a reader than is sensible: it would take megabytes for one that does not read."""
+    transport: asyncio.Transport | None = scope.get("extensions", {}).get(TRANSPORT)
+    connection = None if transport is None else transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES_MAX)
+
+
 def make_app(service: Service) -> ASGIApp:
-    """The page at the root, and the API everywhere else. No path and no method is left to others to answer."""
+    """The pages, and the API everywhere else. No path and no method is left to others to answer."""
     api = ApiEndpoint(service)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] == "/" and scope["method"] in ("GET", "HEAD"):
+        looks = scope["method"] in ("GET", "HEAD")
+        if looks and scope["path"] == "/":
             await index(Request(scope).headers.get("host", HOST))(scope, receive, send)
+        elif looks and scope["path"] == "/docs":
+            await (await _docs(service, Request(scope)))(scope, receive, send)
         else:
             await api(scope, receive, send)
 
     return app
+
+
+async def _docs(service: Service, request: Request) -> Response:
+    from openintent.server.docs_page import page  # noqa: PLC0415  # few ask for it, and it looks at every route
+
+    # In a thread, the first time: it takes as long as many requests.
+    found = await asyncio.to_thread(page, service.router, service.limits)
+    if request.headers.get("if-none-match") == found.headers["etag"]:
+        return Response(status_code=304, headers=found.headers)
+    return HTMLResponse(found.payload, headers=found.headers)

@@ -1,18 +1,19 @@
 """Reading requests: bytes into values that are known to be right, or an answer that names everything that is wrong."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import UNSET
 
 from openintent.core.values import TooDeep, weigh
-from openintent.model import INTENT_SPACE, PLAIN_SPACE, Limits
-from openintent.server import problems
+from openintent.model import COORDINATOR_SPACE, INTENT_SPACE, PLAIN_SPACE, PORTFOLIO_SPACE, Limits
+from openintent.server import auth, problems
 from openintent.server.exchange import Exchange
+from openintent.wire import PolicyBody
 
 T = TypeVar("T")
 Fault = tuple[list[str | int], str, str]
@@ -24,14 +25,22 @@ NOT_OFFERED: Final[Mapping[str, str]] = {
     "permits": "semaphores are not offered yet",
 }
 MODES_NOT_OFFERED: Final = ("shared", "intent", "semaphore")
-INTENT_ID_CHARS_MAX: Final = 128
+SLUG_CHARS_MAX: Final = 128
 FAULTS_MAX: Final = 100  # nobody reads more, and a body of nothing but faults must not grow tenfold in the answer
+
+_SLUG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]*")
 
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
 def check_media_type(exchange: Exchange) -> None:
     """Refuse a body that says it is not JSON. One that says nothing is taken for JSON."""
+    coding = exchange.headers.get(b"content-encoding")
+    if coding is not None and coding.strip().lower() != b"identity":
+        shown = coding[:80].decode("ascii", "replace")
+        message = f"Content-Encoding: {shown} is not offered"
+        hint = "send the body as it is, not compressed"
+        raise problems.Refused(415, problems.plain("unsupported_media_type", message, hint=hint))
     said = exchange.headers.get(b"content-type")
     if said is None or said == b"application/json":
         return
@@ -98,7 +107,7 @@ def decode_loosely(shape: type[T], body: bytes, *, unused: Collection[str] = ())
 
 def ignored_line(names: Iterable[str]) -> bytes:
     """The header line that names what had no effect, if there is anything that a header can carry."""
-    shown = sorted(name for name in names if name.isascii() and name.isprintable())
+    shown = sorted(name for name in names if name and name.isascii() and name.isprintable())
     return f"x-ignored-fields: {', '.join(shown)[:1000]}\r\n".encode() if shown else b""
 
 
@@ -154,6 +163,9 @@ class Checks:
         self.fault(field, f"must be from {least_ms / 1_000:g} to {most_ms / 1_000:g} seconds", "range")
         return least_ms
 
+    def wait_ms(self, seconds: float) -> int:
+        return self.ms("wait_seconds", seconds, least_ms=0, most_ms=self.limits.wait_ms_max)
+
     def ttl_ms(self, body: Any, default_ms: int) -> int:
         field, value = "ttl_seconds", body.ttl_seconds
         if body.duration_seconds is not UNSET:
@@ -170,11 +182,30 @@ class Checks:
             self.fault(field, f"must have 1 to {most} printable characters")
         return value
 
+    def agents(self, *named: str | None, field: str = "agent_id") -> None:
+        for name in named:
+            if name is not None:
+                self.name(field, name)
+
     def space(self, field: str, value: str) -> None:
         """A space by its whole name. Without its first part it would be another one, in which nothing is ever held."""
-        self.name(field, value, most=self.limits.name_chars_max + len(INTENT_SPACE))
-        if not value.startswith((INTENT_SPACE, PLAIN_SPACE)):
-            self.fault(field, f"must begin with {INTENT_SPACE} or {PLAIN_SPACE}")
+        self.name(field, value, most=self.limits.name_chars_max + len(COORDINATOR_SPACE + PORTFOLIO_SPACE))
+        if not value.startswith((INTENT_SPACE, PLAIN_SPACE, COORDINATOR_SPACE)):
+            self.fault(field, f"must begin with {INTENT_SPACE}, {PLAIN_SPACE} or {COORDINATOR_SPACE}")
+
+    def slug(self, field: str, value: str | None) -> None:
+        """An id that its client chose: it will stand in paths."""
+        if value is not None and not (len(value) <= SLUG_CHARS_MAX and _SLUG.fullmatch(value)):
+            self.fault(field, f"must have 1 to {SLUG_CHARS_MAX} of A-Z a-z 0-9 . _ : ~ -, not beginning with a sign")
+
+    def policy(self, field: str, policy: PolicyBody | None) -> None:
+        if policy is None:
+            return
+        if policy.max_cost is not None:
+            raise problems.not_offered(f"{field}.max_cost", "costs are not counted here, so no bound on them is kept")
+        self.size(field, policy.allowed_agents, self.limits.metadata_bytes_max)
+        for name in policy.allowed_agents:
+            self.name(f"{field}.allowed_agents", name)
 
     def text(self, field: str, value: str | None) -> str | None:
         if value is not None and len(value) > self.limits.text_chars_max:
@@ -189,31 +220,13 @@ class Checks:
             self.fault(field, str(broken), "too_deep")
 
 
-class Query:
-    """The part of the target after the question mark. The last of repeated names counts."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._values = dict(parse_qsl(exchange.query, keep_blank_values=True))
-
-    def text(self, name: str) -> str | None:
-        return self._values.get(name) or None
-
-    def ignored_line(self, *used: str) -> bytes:
-        return ignored_line(self._values.keys() - set(used))
-
-    def whole(self, name: str, default: int, *, least: int, most: int) -> int:
-        text = self._values.get(name)
-        if text is None:
-            return default
-        if text.isascii() and text.isdigit() and len(text) < 19 and least <= int(text) <= most:
-            return int(text)
-        raise problems.invalid(([name], f"must be a whole number from {least} to {most}", "range"), part="query")
-
-    def one_of(self, name: str, default: str, choices: tuple[str, ...]) -> str:
-        text = self._values.get(name, default)
-        if text in choices:
-            return text
-        raise problems.invalid(([name], f"must be one of {', '.join(choices)}", "choice"), part="query")
+def policy(body: PolicyBody | None) -> dict[str, Any] | None:
+    """A governance policy as it is kept."""
+    if body is None:
+        return None
+    kept: dict[str, Any] = msgspec.to_builtins(body)
+    del kept["max_cost"]
+    return kept
 
 
 def header_text(exchange: Exchange, name: bytes, limits: Limits) -> str | None:
@@ -231,14 +244,29 @@ def header_text(exchange: Exchange, name: bytes, limits: Limits) -> str | None:
     raise problems.invalid(([name.decode()], what, "value"), part="header")
 
 
-def agent(exchange: Exchange, limits: Limits) -> str:
-    """Who asks. Leases belong to agents, so lease calls without one are refused."""
-    found = header_text(exchange, b"x-agent-id", limits)
+def agent(exchange: Exchange, limits: Limits, *, named: str | None = None) -> str:
+    """Who asks: `named` elsewhere than in the header, and checked there. Lease calls without an agent are refused."""
+    found = header_text(exchange, b"x-agent-id", limits) if named is None else named
     if found is None:
         raise problems.Refused(
             400, problems.plain("agent_required", "X-Agent-ID header required", hint="say which agent is asking")
         )
+    principal = exchange.principal
+    if principal.bound and not principal.may_act_as(found):
+        raise auth.not_that_agent(principal, found)
     return found
+
+
+def actor(exchange: Exchange, limits: Limits, *, named: str | None = None, default: str = "anonymous") -> str:
+    """Who acts: as the body says, else as the header says. Not everything needs a name, but a bound key has some."""
+    found = header_text(exchange, b"x-agent-id", limits) if named is None else named
+    principal = exchange.principal
+    if principal.bound:
+        if found is None:
+            raise auth.agent_missing(principal)
+        if not principal.may_act_as(found):
+            raise auth.not_that_agent(principal, found)
+    return found or default
 
 
 def attempt(exchange: Exchange, limits: Limits) -> str | None:
@@ -263,6 +291,11 @@ def expected_version(exchange: Exchange) -> int | None:
     if text.isdigit() and len(text) < 19:
         return int(text)
     raise problems.Refused(400, problems.plain("bad_request", "If-Match: must be a whole number or *"))
+
+
+def version_if_given(exchange: Exchange) -> int | None:
+    """The same where a comparison is the caller's choice."""
+    return expected_version(exchange) if b"if-match" in exchange.headers else None
 
 
 def lease_token(exchange: Exchange, named: int | None) -> int | None:

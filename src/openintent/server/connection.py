@@ -17,6 +17,8 @@ log = logging.getLogger("openintent.server")
 
 
 NOTHING_YET: Final[dict[bytes, bytes]] = {}  # the headers of a connection on which no message has begun
+RETRY_AFTER: Final = b"retry-after: 1\r\n"
+TOO_MANY: Final = "too many connections; nothing happened"
 
 
 class Stop(Exception):
@@ -30,6 +32,7 @@ class Connection(HttpToolsProtocol, Swept):
     bounds: ClassVar[Bounds]
     failure: ClassVar[bytes]  # the body of a 500
     addresses: ClassVar[dict[str, int]]  # connections of each
+    guests: ClassVar[set["Connection"]]  # those beyond the bounds
 
     cycle: HotCycle | AsgiCycle | None  # type: ignore[assignment]  # the request being received, from its headers on
     pipeline: deque[HotCycle | AsgiCycle]  # type: ignore[assignment]  # unanswered, in the order of arrival
@@ -58,14 +61,22 @@ class Connection(HttpToolsProtocol, Swept):
         bounds = self.bounds
         # A socket file has no addresses to tell apart.
         crowded = self.address and others >= bounds.connections_per_address_max
-        if crowded or len(self.connections) > bounds.connections_max:
-            self.deaf = True
-            transport.write(self._refusal(503, "overloaded", "too many connections"))
-            transport.close()
+        if crowded or len(self.connections) - len(self.guests) > bounds.connections_max:
+            self._admit_beyond_bounds(transport)
+
+    def _admit_beyond_bounds(self, transport: asyncio.Transport) -> None:
+        """A holder must get through to keep its lease: some are let in as guests, for one vital request each."""
+        if len(self.guests) < self.bounds.connections_reserved:
+            self.guests.add(self)
+            return
+        self.deaf = True
+        transport.write(self._refusal(503, "overloaded", TOO_MANY))
+        transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.cycle = None  # uvicorn would tell this one alone
         super().connection_lost(exc)
+        self.guests.discard(self)
         self.addresses[self.address] -= 1
         if not self.addresses[self.address]:
             del self.addresses[self.address]
@@ -78,7 +89,9 @@ class Connection(HttpToolsProtocol, Swept):
                 cycle.disconnect()
 
     def shutdown(self) -> None:
-        """Close, after the last answer that is due."""
+        """Close, after the last answer that is due. A request that is not complete has not happened, and is told so."""
+        if self.receiving and self.fields is not NOTHING_YET and not self.deaf:
+            self._refuse(503, "unavailable", "the server stops; nothing happened")
         if not self.pipeline:
             self.transport.close()
         elif not self.farewell:
@@ -92,6 +105,14 @@ class Connection(HttpToolsProtocol, Swept):
     def resume_writing(self) -> None:
         self.flow.resume_writing()
         self.flow.resume_reading()
+
+    def pause(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.pause_reading()
+
+    def go_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     @abstractmethod
     def flush(self) -> None:
@@ -129,7 +150,7 @@ class Connection(HttpToolsProtocol, Swept):
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         """Answer the requests before this one, then say why there will be no more."""
-        log.debug("request refused status=%d client=%s reason=%r", status, self.address, message)
+        log.debug("request not read status=%d client=%s reason=%s", status, self.address, message)
         answered = self._break_off()
         self.deaf, self.receiving = True, False
         if answered:
@@ -152,7 +173,8 @@ class Connection(HttpToolsProtocol, Swept):
     def _refusal(self, status: int, code: str, message: str) -> bytes:
         payload = self.service.problem_payload(status, code, message)
         head = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n" % (STATUS_LINES[status], len(payload))
-        return head + CLOSE + b"\r\n" + payload
+        again = RETRY_AFTER if status == 503 else b""
+        return head + again + CLOSE + b"\r\n" + payload
 
     def _say_farewell(self) -> None:
         if not self.transport.is_closing():
@@ -167,6 +189,7 @@ class Connection(HttpToolsProtocol, Swept):
             self.lingering = True
             self.flow.resume_reading()
         else:
+            self.deaf = True  # also to what has arrived already: carried out now, it would never be answered
             transport.close()
 
     # Deadlines

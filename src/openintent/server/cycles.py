@@ -8,17 +8,20 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from openintent.server.exchange import STATUS_LINES, Desk, Exchange
+from openintent.server.overload import Overload
 from openintent.server.routing import Match, Router
 
 PIPELINED_MAX: Final = 16  # unanswered requests on one connection
 
 CLOSE: Final = b"connection: close\r\n"
+TRANSPORT: Final = "openintent.transport"  # the extension by which an ordinary request finds its connection
 
 
 class Service(Desk, Protocol):
     """What the lane needs of the service behind it."""
 
     router: Router
+    overload: Overload
 
     def dispatch(self, exchange: Exchange, /) -> None: ...
 
@@ -28,6 +31,7 @@ class Service(Desk, Protocol):
 class Line(Protocol):
     """What a hot request needs of its connection."""
 
+    address: str
     fields: dict[bytes, bytes]
     pipeline: deque[Any]
 
@@ -49,6 +53,10 @@ class HotCycle(Exchange):
         self.match = match
         self.keep_alive = True
         self.response_complete = False  # answered, but perhaps not yet its turn
+
+    @property
+    def address(self) -> str:
+        return self.line.address
 
     def write(self) -> None:
         self.response_complete = True

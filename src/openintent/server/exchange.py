@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from openintent.core.answers import Reply
 from openintent.grantor.grantor import Refusal
+from openintent.server.keys import NOBODY, Principal
 from openintent.server.routing import Match
 
 _RUN: Final = os.urandom(4).hex().encode()  # tells the answers of two runs apart
@@ -43,6 +44,7 @@ class Exchange(ABC):
         "method",
         "path",
         "payload",
+        "principal",
         "query",
         "render",
         "rev",
@@ -59,6 +61,7 @@ class Exchange(ABC):
         self.headers = headers  # names in lower case
         self.body = b""
         self.match: Match | None = None
+        self.principal: Principal = NOBODY  # until the gate has let it in
         self.render: Render | None = None  # how to show an answer that comes later
         self.waiting = 0  # the number under which it waits in a queue
         self.done = False  # answered, or nobody is there to answer
@@ -93,6 +96,11 @@ class Exchange(ABC):
         self.render(self, reply)
 
     # What lanes do
+
+    @property
+    def address(self) -> str:
+        """Where it came from; empty if that has no address."""
+        return ""
 
     @abstractmethod
     def write(self) -> None:

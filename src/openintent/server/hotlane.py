@@ -10,6 +10,8 @@ can have more than its `Bounds`. It does not do websockets.
 
 import asyncio
 import inspect
+from collections.abc import Callable
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -17,8 +19,9 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from openintent.server.connection import Connection, Stop
-from openintent.server.cycles import PIPELINED_MAX, AsgiCycle, HotCycle, Service
+from openintent.server.connection import RETRY_AFTER, TOO_MANY, Connection, Stop
+from openintent.server.cycles import PIPELINED_MAX, TRANSPORT, AsgiCycle, HotCycle, Service
+from openintent.server.overload import BUSY_MIN
 from openintent.server.routing import Match
 from openintent.server.sweep import Bounds
 
@@ -33,9 +36,15 @@ class HotProtocol(Connection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.find = self.service.router.find
-        self.dispatch = self.service.dispatch
+        self.overload = self.service.overload
+        self.dispatch: Callable[[HotCycle], None] = self.service.dispatch
         self.repeated: list[tuple[bytes, bytes]] = []  # headers that came again; all but the last of each
-        self.modern = False  # not HTTP/1.0
+        self.modern = False  # HTTP/1.1
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self in self.guests:
+            self.dispatch = self._serve_guest
 
     # Requests: what the parser calls
 
@@ -51,6 +60,9 @@ class HotProtocol(Connection):
             self.deaf = True  # we do not change protocols, and the parser cannot go on as if nothing had been asked
         if self.pending > self.bounds.header_bytes_max:
             self._check_size()
+        overload = self.overload
+        if overload.asked >= BUSY_MIN and monotonic() > overload.turn_until_s:
+            overload.rest(self)
 
     def on_message_begin(self) -> None:
         self.url = b""
@@ -58,7 +70,7 @@ class HotProtocol(Connection):
         self.repeated = []
         self.cycle = None
         self.receiving = True
-        if self.pipeline:
+        if self.pipeline or self.deaf:
             self._check_room()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -72,6 +84,7 @@ class HotProtocol(Connection):
             len(fields) > bounds.headers_max
             or len(url) > bounds.target_bytes_max
             or self.pending > bounds.header_bytes_max
+            or b"host" not in fields
         ):
             self._check_head()
         method = self.parser.get_method().decode("ascii")
@@ -79,9 +92,9 @@ class HotProtocol(Connection):
         found = self.find(method, path)
         if type(found) is Match and found.route.hot and _plain(fields) and b"#" not in url:
             cycle = self.cycle = HotCycle(self, method, path, query, found)
-            cycle.keep_alive = self.parser.should_keep_alive() and (self.modern or self._is_modern())
+            cycle.keep_alive = (self.modern or self._is_modern()) and self.parser.should_keep_alive()
         else:
-            self._begin_ordinary(method)
+            self._begin_ordinary(method, found)
 
     def on_body(self, body: bytes) -> None:
         cycle = self.cycle
@@ -144,14 +157,16 @@ class HotProtocol(Connection):
 
     def _check_room(self) -> None:
         """Behind a request after which we close, or beyond the bound, requests are dropped unread."""
-        last = self.pipeline[-1]
-        if len(self.pipeline) >= PIPELINED_MAX or not last.keep_alive:
+        if not self.deaf:
+            last = self.pipeline[-1]
+            if len(self.pipeline) < PIPELINED_MAX and last.keep_alive:
+                return
             last.keep_alive = False
-            self.deaf, self.receiving = True, False
-            raise Stop
+        self.deaf, self.receiving = True, False
+        raise Stop
 
     def _repeat(self, name: bytes, value: bytes) -> None:
-        if name in {b"host", b"content-length"}:
+        if name in {b"host", b"content-length", b"transfer-encoding"}:
             self._reject(400, "bad_request", f"more than one {name.decode()} header")
         if len(self.repeated) >= self.bounds.headers_max:
             self._reject(431, "headers_too_large", f"more than {self.bounds.headers_max} headers")
@@ -166,11 +181,26 @@ class HotProtocol(Connection):
             self._reject(431, "headers_too_large", f"more than {bounds.headers_max} headers")
         if sum(len(name) + len(value) + 4 for name, value in fields) > bounds.header_bytes_max:
             self._reject(431, "headers_too_large", f"headers of more than {bounds.header_bytes_max} bytes")
+        if b"host" not in self.fields and self._is_modern():
+            self._reject(400, "bad_request", "no host header")
 
     def _is_modern(self) -> bool:
         # Asked once per connection, because it is slow: an HTTP/1.0 client is told goodbye after its first answer.
-        self.modern = self.parser.get_http_version() != "1.0"
+        version = self.parser.get_http_version()
+        if version not in {"1.1", "1.0"}:  # the parser lets 0.9 and 2.0 pass
+            self._reject(400, "bad_request", f"HTTP/{version} is not spoken here, only HTTP/1.1")
+        self.modern = version == "1.1"
         return self.modern
+
+    def _serve_guest(self, cycle: HotCycle) -> None:
+        """Answer once, and make room for the next guest."""
+        cycle.keep_alive = False
+        assert cycle.match is not None
+        if cycle.match.route.vital:
+            self.service.dispatch(cycle)
+        else:
+            payload = self.service.problem_payload(503, "overloaded", TOO_MANY)
+            cycle.conclude_at_once(503, payload, extra=RETRY_AFTER)
 
     def _line_up(self, cycle: HotCycle) -> None:
         """Behind hot requests it may begin at once; behind an ordinary one it has to wait for its turn."""
@@ -182,9 +212,13 @@ class HotProtocol(Connection):
         if behind_hot_only:
             self.dispatch(cycle)
 
-    def _begin_ordinary(self, method: str) -> None:
+    def _begin_ordinary(self, method: str, found: Match | list[str] | None) -> None:
         """As uvicorn does it, except that it is late to prepare the scope and strict about its turn."""
-        self._check_framing()
+        guest = self in self.guests
+        if guest and not (isinstance(found, Match) and found.route.vital):
+            self._reject(503, "overloaded", TOO_MANY)
+        modern = self._is_modern()
+        self._check_framing(modern=modern)
         scope = self._scope(method)
         if self.pipeline:
             self._check_room()
@@ -197,10 +231,8 @@ class HotProtocol(Connection):
             access_log=self.access_log,
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
-            expect_100_continue=self.fields.get(b"expect", b"").lower() == b"100-continue",
-            keep_alive=scope["http_version"] != "1.0"
-            and self.parser.should_keep_alive()
-            and not self.parser.should_upgrade(),
+            expect_100_continue=modern and b"expect" in self.fields,
+            keep_alive=modern and not guest and self.parser.should_keep_alive() and not self.parser.should_upgrade(),
             on_response=self.on_response_complete,
         )
         self.cycle.failure = self.failure
@@ -209,15 +241,20 @@ class HotProtocol(Connection):
             self.flow.pause_reading()
         self.flush()
 
-    def _check_framing(self) -> None:
+    def _check_framing(self, *, modern: bool) -> None:
         fields, bounds = self.fields, self.bounds
         length = fields.get(b"content-length", b"0")
-        if b"transfer-encoding" in fields and b"content-length" in fields:
-            self._reject(400, "bad_request", "both content-length and transfer-encoding")
+        coding = fields.get(b"transfer-encoding")
+        if coding is not None and (b"content-length" in fields or not modern):
+            self._reject(400, "bad_request", "transfer-encoding with content-length, or in HTTP/1.0")
+        if coding is not None and coding.lower() != b"chunked":
+            self._reject(400, "bad_request", "transfer-encoding: only chunked is offered")
+        if fields.get(b"expect", b"100-continue").lower() != b"100-continue":
+            self._reject(417, "bad_request", "expect: only 100-continue is offered")
         if int(length) > bounds.body_bytes_max:
             self._reject(413, "body_too_large", f"a body of more than {bounds.body_bytes_max} bytes")
         # The parser takes a body behind an upgrade for the other protocol: the request would be carried out without it.
-        if self.parser.should_upgrade() and (b"transfer-encoding" in fields or int(length)):
+        if self.parser.should_upgrade() and (coding is not None or int(length)):
             self._reject(400, "bad_request", "an upgrade with a body")
 
     def _scope(self, method: str) -> Any:
@@ -227,6 +264,9 @@ class HotProtocol(Connection):
             target = None
         if target is None or target.path is None:
             self._reject(400, "bad_request", "not a path")
+        if target.host is not None:
+            # The whole address, as one is sent to a proxy: then this is the host, not the header (RFC 9112, 3.2.2).
+            self.fields[b"host"] = self.url.split(b"/", 3)[2]
         HttpToolsProtocol.on_message_begin(self)
         scope: Any = self.scope
         scope["headers"].extend([*self.repeated, *self.fields.items()])
@@ -235,6 +275,7 @@ class HotProtocol(Connection):
         scope["path"] = self.root_path + unquote(target.path.decode("ascii"))
         scope["raw_path"] = self.root_path.encode("ascii") + target.path
         scope["query_string"] = target.query or b""
+        scope["extensions"] = {TRANSPORT: self.transport}
         return scope
 
     def _start(self, cycle: AsgiCycle) -> None:
@@ -260,7 +301,7 @@ def _plain(fields: dict[bytes, bytes]) -> bool:
 def hot_protocol(service: Service, bounds: Bounds) -> type[HotProtocol]:
     """The protocol class that uvicorn takes as `http=`."""
     failure = service.problem_payload(500, "internal", "Internal Server Error")
-    shared = {"service": service, "bounds": bounds, "failure": failure, "addresses": {}}
+    shared = {"service": service, "bounds": bounds, "failure": failure, "addresses": {}, "guests": set()}
     return type("HotProtocol", (HotProtocol,), shared)
 
 

@@ -29,15 +29,16 @@ not.</p>
 <ul>
   <li><a href="/api/v1/leases">Live leases</a>: <code>GET /api/v1/leases</code></li>
   <li><a href="/api/v1/intents">Intents</a>: <code>GET /api/v1/intents</code></li>
+  <li>What happens, as it happens: <code>GET /api/v1/subscribe/spaces/default</code></li>
   <li><a href="/readyz">Readiness</a>: <code>GET /readyz</code>, <a href="/version">version</a></li>
+  <li><a href="/docs">All operations</a>, to read and to try; for programs, <a href="/openapi.json">OpenAPI</a></li>
 </ul>
 <p>A first lease, in the plain space <code>default</code>:</p>
 <pre>curl -X POST {HOST}/api/v1/spaces/default/leases \\
      -H 'X-Agent-ID: me' -H 'Content-Type: application/json' \\
      -d '{{"scope": "build", "ttl_seconds": 60}}'</pre>
 <p>From the shell: <code>openintent hold build -- make</code>, <code>openintent leases ls</code>. From Python:
-<code>from openintent import OpenIntentClient</code>. The whole HTTP interface is described in
-<code>docs/http.md</code>.</p>
+<code>from openintent import OpenIntentClient</code>.</p>
 </html>
 """
 

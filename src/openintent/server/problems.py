@@ -60,6 +60,12 @@ def not_found(what: str) -> Problem:
         "intent": "Intent not found",
         "lease": "Lease not found or not owned by you",
         "attempt": "No place in a queue and no lease under this attempt",
+        "dependency": "The intent does not depend on that one",
+        "portfolio": "Portfolio not found",
+        "member": "The intent is not in this portfolio",
+        "agent": "Agent not found",
+        "coordinator": "Coordinator lease not found or not yours",
+        "assignment": "The agent is not assigned to this intent",
     }
     return plain("not_found", details[what])
 
@@ -163,7 +169,25 @@ def _limit(limit: answers.LimitReached) -> Problem:
 
 
 def _exists(_: answers.Exists) -> Problem:
-    return plain("already_exists", "an intent with this id was created with another body")
+    return plain("already_exists", "this id was created before, with another body")
+
+
+def _in_use(use: answers.InUse) -> Problem:
+    return plain("intent_in_use", f"it cannot be deleted: {use.why}", hint="nothing may refer to it any more")
+
+
+def _unknown(unknown: answers.Unknown) -> Problem:
+    return invalid(([unknown.field], f"there is no intent {unknown.intent_id!r}", "unknown")).problem
+
+
+def _circular(circular: answers.Circular) -> Problem:
+    what = f"{circular.dependency_id!r} already waits for {circular.intent_id!r}, directly or not"
+    return invalid((["dependency_id"], what, "circular")).problem
+
+
+def _violation(violation: answers.Violation) -> Problem:
+    detail = {"error": "governance_violation", "rule": violation.rule, "message": violation.message}
+    return plain("governance_violation", violation.message, detail=detail)
 
 
 def _reused(_: answers.AttemptReused) -> Problem:
@@ -183,6 +207,10 @@ _SHOWN: dict[type, tuple[int, Callable[[Any], Problem]]] = {
     answers.Overtaking: (409, _overtaking),
     answers.Conflict: (409, _conflict),
     answers.Exists: (409, _exists),
+    answers.InUse: (409, _in_use),
+    answers.Unknown: (422, _unknown),
+    answers.Circular: (422, _circular),
+    answers.Violation: (403, _violation),
     answers.Stale: (409, _stale),
     answers.Missing: (404, lambda missing: not_found(missing.what)),
     answers.AttemptReused: (422, _reused),

@@ -11,6 +11,8 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from openintent.server.urgency import Urgency, urgency
+
 Handler = Callable[..., Awaitable[None] | None]  # service, exchange, then the path's names
 
 NAME: Final = "{}"
@@ -18,11 +20,26 @@ _STRAY_PERCENT: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 class Route(msgspec.Struct, frozen=True):
+    """A method and a pattern with its handler. The shapes are for those who describe the interface, and for callers."""
+
     method: str
     pattern: str
     handler: Handler
+    says: str = ""  # what it does, in a few words
     hot: bool = False  # small, quick and frequent: may skip ASGI
     space: str | None = None  # what turns the first name into a space; "" where the path names none
+    operator: bool = False  # only for keys with the operator's right
+    open: bool = False  # for anybody, also without a key
+    query: type | None = None
+    body: type | None = None
+    view: Any = None  # of the answer
+    stream: bool = False  # the answer is a stream of events that does not end
+    needs: tuple[str, ...] = ()  # headers without which it is refused
+    reads: tuple[str, ...] = ()  # headers that make a difference if they are there
+    codes: tuple[str, ...] = ()  # of refusals that are not common to all
+    name: str = ""  # by which programs call it
+    urgency: Urgency = Urgency.USUAL  # the router finds it out, and
+    vital: bool = False  # whether it is vital
 
 
 class Match(msgspec.Struct):
@@ -38,6 +55,7 @@ class Router:
     """Patterns that begin with a slash are whole paths; all others are below `/api/v1/`, which is also `/v1/`."""
 
     def __init__(self, routes: list[Route]) -> None:
+        self.routes = routes
         self._below_api: dict[str, Any] = {}
         self._at_root: dict[str, Any] = {}
         for route in routes:
@@ -48,6 +66,8 @@ class Router:
         node = self._at_root if at_root else self._below_api
         for segment in route.pattern.removeprefix("/").split("/"):
             node = node.setdefault(segment, {})
+        found = urgency(route.method, route.pattern)
+        route = msgspec.structs.replace(route, urgency=found, vital=found is Urgency.VITAL)
         node.setdefault("", {})[route.method] = route
 
     def find(self, method: str, path: str) -> Match | list[str] | None:

@@ -11,10 +11,12 @@ from openintent.core.answers import Reply
 from openintent.errors import EngineUnavailable
 from openintent.grantor.grantor import Grantor, NotServing, Refusal
 from openintent.model import Limits
-from openintent.server import bodies, problems
+from openintent.server import auth, bodies, problems
 from openintent.server.auth import Gate
 from openintent.server.exchange import Exchange
+from openintent.server.overload import BUSY_MIN, PAYLOAD, RETRY_LINE, Overload
 from openintent.server.routing import BadName, Match, Router, decoded, is_plain
+from openintent.server.stream import STREAMS_MAX, Streams
 from openintent.server.views import Views
 
 log = logging.getLogger("openintent.server")
@@ -25,7 +27,16 @@ _encode = msgspec.json.Encoder().encode
 class Service:
     """Answers exchanges. Implements the exchange's `Desk`."""
 
-    def __init__(self, grantor: Grantor, limits: Limits, router: Router, gate: Gate) -> None:
+    def __init__(
+        self,
+        grantor: Grantor,
+        limits: Limits,
+        router: Router,
+        gate: Gate,
+        overload: Overload | None = None,
+        *,
+        streams_max: int = STREAMS_MAX,
+    ) -> None:
         self.grantor = grantor
         # The grantor's own, without a detour: these are called for every request.
         self.apply = grantor.apply
@@ -35,6 +46,10 @@ class Service:
         self.router = router
         self.views = Views(grantor)
         self.gate = gate
+        self.overload = overload or Overload()
+        # Set as the first thing of a stop: an answer without an end (a stream) waits for it too, and ends then.
+        self.stopping = asyncio.Event()
+        self.streams = Streams(gate, self.stopping, most=streams_max)
         self._tasks: set[asyncio.Task[None]] = set()
 
     # Dispatch
@@ -42,8 +57,9 @@ class Service:
     def dispatch(self, exchange: Exchange) -> None:
         """Find the handler and let it answer, now or later. Never raises."""
         try:
+            match = exchange.match = exchange.match or self._matched(exchange)
             self.gate.check(exchange)
-            pending = self._handle(exchange, exchange.match or self._matched(exchange))
+            pending = self._handle(exchange, match)
             if pending is not None:
                 self.run(exchange, pending)
         except Exception as failure:  # noqa: BLE001  # an answer for the client, a log line for us
@@ -60,6 +76,13 @@ class Service:
         raise problems.Refused(405, problem, extra=allow)
 
     def _handle(self, exchange: Exchange, match: Match) -> Awaitable[None] | None:
+        route, overload = match.route, self.overload
+        overload.asked += 1
+        if overload.asked > BUSY_MIN and not route.vital and overload.refuses(route.urgency):
+            exchange.conclude_at_once(429, PAYLOAD, extra=RETRY_LINE)
+            return None
+        if match.route.operator and not exchange.principal.operator:
+            raise auth.not_operator()
         if exchange.body:
             bodies.check_media_type(exchange)
         names: list[Any] = match.names
@@ -85,14 +108,17 @@ class Service:
             self._fail(exchange, failure)
 
     def _fail(self, exchange: Exchange, failure: Exception) -> None:
+        if isinstance(failure, BadName):
+            failure = problems.Refused(400, problems.plain("bad_request", str(failure)))
         if isinstance(failure, problems.Refused):
+            agent = exchange.headers.get(b"x-agent-id", b"").decode("utf-8", "replace")
+            said = (failure.status, exchange.method, exchange.path, agent, failure)
+            log.debug("request refused status=%d method=%s path=%s agent=%s reason=%s", *said)
             exchange.conclude_at_once(failure.status, problems.encode(failure.problem), extra=failure.extra)
         elif isinstance(failure, NotServing | EngineUnavailable):  # the second: while the log is read
             self.refuse(exchange, Refusal.UNAVAILABLE)
-        elif isinstance(failure, BadName):
-            exchange.conclude_at_once(400, self.problem_payload(400, "bad_request", str(failure)))
         else:
-            log.error("request failed method=%s path=%r", exchange.method, exchange.path, exc_info=failure)
+            log.error("request failed method=%s path=%s", exchange.method, exchange.path, exc_info=failure)
             exchange.conclude_at_once(500, self.problem_payload(500, "internal", "Internal Server Error"))
 
     # Answers
@@ -133,7 +159,9 @@ class Service:
     def abandon(self, request: int) -> None:
         self.grantor.abandon(request)
 
-    async def close(self) -> None:
-        """Wait for handlers under way."""
+    async def close(self, *, within_s: float | None = None) -> None:
+        """Wait for handlers under way, but not for ever if a time is given: their clients are gone by then."""
         while self._tasks:
-            await asyncio.wait(list(self._tasks))
+            _, late = await asyncio.wait(list(self._tasks), timeout=within_s)
+            for task in late:
+                task.cancel()

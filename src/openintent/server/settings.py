@@ -12,36 +12,65 @@ from typing import Any, Final
 import msgspec
 
 from openintent.model import Limits
-from openintent.server.auth import is_loopback
+from openintent.server.auth import FAILURES_MAX, is_loopback
+from openintent.server.stream import STREAMS_MAX
 
 ENV_PREFIX: Final = "OPENINTENT_"
+# The load is looked at ten times a second: less than two looks could not be told from none.
+SHED_MS_MIN: Final = 200
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of `openintent serve`."""
 
-    host: str = "127.0.0.1"
-    port: int = 8000  # 0 takes any free one
-    engine: str = "sqlite:///openintent.db"
-    log_level: str = "info"
-    connections_max: int = 10_000
-    connections_per_address_max: int = 4_096
-    stop_seconds: float = 2.0  # how long open requests may still take at a stop
+    host: str = "127.0.0.1"  # the address to listen on
+    port: int = 8000  # the port; 0 takes any free one
+    engine: str = "sqlite:///openintent.db"  # where the ledger is kept
+    log_level: str = "info"  # debug, info, warning or error
+    log_format: str = "text"  # text or json
+    keys: str | None = None  # the key file; else the one beside the SQLite database, if there is one
+    key_failures_max: int = FAILURES_MAX  # wrong keys from one address in 10 s before it is told to wait
+    behind_tls: bool = False  # a proxy in front of the server terminates TLS, and nobody gets past it
+    connections_max: int = 10_000  # open at a time
+    connections_per_address_max: int = 4_096  # of one client address
+    connections_reserved: int = 256  # beyond those, for requests that keep or end what is held
+    streams_max: int = STREAMS_MAX  # readers of events at a time
+    shed_new_ms: int = 250  # how far behind the server may be before it refuses acquires and creates
+    shed_most_ms: int = 1_000  # the same for all but what keeps or ends what is held
+    shed_commit_ms: int = 2_000  # how long a commit may take before acquires and creates are refused
+    stop_seconds: float = 1.0  # how long open requests may still take at a stop
     limits: Limits = Limits()
+
+    @property
+    def key_file(self) -> Path | None:
+        """Where keys are looked for; None if there is no place for them."""
+        if self.keys is not None:
+            return Path(self.keys)
+        database = self.engine.removeprefix("sqlite:///")
+        if database in ("", self.engine):
+            return None
+        path = Path(database).resolve()  # as the engine does: by another name it is the same database
+        return path.with_name(f"{path.name}.keys")
 
 
 class BadSettings(Exception):
     """Something in flags, environment or file cannot be right; the message has a line for each."""
 
 
-def load(flags: Mapping[str, Any], *, config: str | None = None, env: Mapping[str, str] = os.environ) -> Settings:
-    """The settings in force; `flags` that are None were not given."""
+def load(
+    flags: Mapping[str, Any],
+    *,
+    config: str | None = None,
+    env: Mapping[str, str] = os.environ,
+    to_serve: bool = True,
+) -> Settings:
+    """The settings in force; `flags` that are None were not given. `to_serve`: also fit to be served with right now."""
     path = config or env.get(f"{ENV_PREFIX}CONFIG")
     values: dict[str, Any] = _from_file(path) if path else {}
     values |= _from_env(env)
     values |= {name: value for name, value in flags.items() if value is not None}
     settings, faults = _converted(values)
-    faults += _unfit(settings)
+    faults += _unfit(settings) + (_exposed(settings) if to_serve else [])
     if faults:
         raise BadSettings("\n".join(faults))
     return settings
@@ -97,9 +126,8 @@ def _unfit(settings: Settings) -> list[str]:
     checks = {
         "port: must be from 0 to 65535": 0 <= settings.port <= 65535,
         "log_level: must be debug, info, warning or error": settings.log_level in _LEVELS,
-        f"host: without configured keys only loopback addresses are served, not {settings.host}": is_loopback(
-            settings.host
-        ),
+        "log_format: must be text or json": settings.log_format in ("text", "json"),
+        "key_failures_max: must be at least 1": settings.key_failures_max >= 1,
         "limits: ttl_ms_min <= ttl_ms_default <= ttl_ms_max": (
             limits.ttl_ms_min <= limits.ttl_ms_default <= limits.ttl_ms_max
         ),
@@ -107,9 +135,33 @@ def _unfit(settings: Settings) -> list[str]:
         "connections_per_address_max: must be from 1 to connections_max": (
             1 <= settings.connections_per_address_max <= settings.connections_max
         ),
+        "connections_reserved: must be at least 0": settings.connections_reserved >= 0,
+        "streams_max: must be at least 0": settings.streams_max >= 0,
+        f"shed_new_ms: must be from {SHED_MS_MIN} to shed_most_ms": (
+            SHED_MS_MIN <= settings.shed_new_ms <= settings.shed_most_ms
+        ),
+        f"shed_commit_ms: must be at least {SHED_MS_MIN}": settings.shed_commit_ms >= SHED_MS_MIN,
         "stop_seconds: must be from 0 to 3600": 0 <= settings.stop_seconds <= 3_600,
     }
     return [fault for fault, fine in checks.items() if not fine]
+
+
+def _exposed(settings: Settings) -> list[str]:
+    """What would let in whom it must not, or show keys to whoever listens on the network."""
+    host, keys = settings.host, settings.key_file
+    found = keys is not None and keys.exists()
+    if settings.keys is not None and not found:
+        return [f"keys: there is no file {keys}; make it with: openintent keys add NAME --file {keys}"]
+    if is_loopback(host):
+        return []
+    if not found:
+        hint = "make a key first with: openintent keys add NAME"
+        return [f"host: without configured keys only loopback addresses are served, not {host}; {hint}"]
+    if not settings.behind_tls:
+        why = f"host: keys would cross the network to {host} in plain text"
+        todo = "put a proxy that terminates TLS in front and say so with --behind-tls, or listen on 127.0.0.1"
+        return [f"{why}; {todo}"]
+    return []
 
 
 _LEVELS: Final = ("debug", "info", "warning", "error")

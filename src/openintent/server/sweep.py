@@ -29,6 +29,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes_max: int = 1_048_576 + 65_536  # the largest state, and room for what is around it
     connections_max: int = 10_000
     connections_per_address_max: int = 4_096
+    connections_reserved: int = 256  # beyond those, for one vital request each
     receive_s_max: float = 10.0  # for the whole of a request, and for the first byte on a new connection
     idle_s_max: float = 75.0  # longer than the 60 s for which most proxies keep an idle connection: they close first
     write_s_max: float = 15.0  # how long a client may leave its answers unread

@@ -4,10 +4,44 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from openintent.core.grants import constant_part
-from openintent.model import Event, Intent, Lease, Waiter, intent_of
-from openintent.wire import EventView, IntentView, LeaseStory, LeaseView, WaiterView
+from openintent.model import (
+    Agent,
+    Assignment,
+    Decision,
+    Event,
+    Intent,
+    Lease,
+    Member,
+    Portfolio,
+    Waiter,
+    home_of,
+    intent_of,
+    portfolio_of,
+)
+from openintent.wire import (
+    AgentView,
+    AssignmentView,
+    CapacityView,
+    CoordinatorView,
+    DecisionView,
+    EventView,
+    HeartbeatConfigView,
+    IntentView,
+    LeaseStory,
+    LeaseView,
+    MemberView,
+    PortfolioView,
+    WaiterView,
+)
 
 DATES_KEPT_MAX: Final = 10_000
+
+COORDINATOR_STATUS: Final = {  # OpenIntent's words
+    "active": "active",
+    "released": "completed",
+    "expired": "failed_over",
+    "revoked": "failed_over",
+}
 
 
 class Calendar(Protocol):
@@ -78,7 +112,7 @@ class Views:
         return EventView(
             id=str(event.seq),
             seq=event.seq,
-            intent_id=intent_of(event.space),
+            intent_id=intent_of(event.space) or intent_of(event.also or ""),
             space=event.space,
             event_type=event.type,
             actor=event.actor,
@@ -103,6 +137,109 @@ class Views:
             governance_policy=intent.governance_policy,
             created_at=self.date(intent.created_at_ms),
             updated_at=self.date(intent.updated_at_ms),
+        )
+
+    def decision(self, decision: Decision) -> DecisionView:
+        return DecisionView(
+            id=decision.id,
+            decision_id=decision.id,
+            intent_id=decision.intent_id,
+            decision_maker_id=decision.actor,
+            decision_type=decision.type,
+            outcome=decision.outcome,
+            reasoning=decision.reasoning,
+            created_at=self.date(decision.made_at_ms),
+        )
+
+    def portfolio(self, portfolio: Portfolio) -> PortfolioView:
+        created, updated = self.date(portfolio.created_at_ms), self.date(portfolio.updated_at_ms)
+        return PortfolioView(
+            id=portfolio.id,
+            name=portfolio.name,
+            description=portfolio.description,
+            created_by=portfolio.created_by,
+            status=portfolio.status,
+            governance_policy=portfolio.governance_policy,
+            metadata=portfolio.metadata,
+            created_at=created,
+            updated_at=updated,
+            createdAt=created,
+            updatedAt=updated,
+        )
+
+    def member(self, member: Member) -> MemberView:
+        return MemberView(
+            id=member.id,
+            membership_id=member.id,
+            portfolio_id=member.portfolio_id,
+            intent_id=member.intent_id,
+            role=member.role,
+            priority=member.priority,
+            added_at=self.date(member.added_at_ms),
+        )
+
+    def coordinator(self, lease: Lease, *, now_ms: int, waited_ms: int = 0) -> CoordinatorView:
+        """A coordinator's lease. What else it says of itself is in the metadata of the lease."""
+        shown = self.lease(lease, now_ms=now_ms, waited_ms=waited_ms)
+        home = home_of(lease.space)
+        said = lease.metadata or {}
+        beat_ms = lease.deadline_ms - lease.ttl_ms + self._calendar.date_offset_ms
+        live = lease.status == "active"
+        return CoordinatorView(
+            id=lease.id,
+            intent_id=intent_of(home),
+            portfolio_id=portfolio_of(home),
+            agent_id=lease.holder,
+            role=said.get("role", "coordinator"),
+            supervisor_id=said.get("supervisor_id"),
+            coordinator_type=said.get("coordinator_type", "llm"),
+            scope="intent" if intent_of(home) is not None else "portfolio",
+            status=COORDINATOR_STATUS[lease.status],
+            guardrails=said.get("guardrails"),
+            heartbeat_interval_seconds=said.get("heartbeat_interval_seconds") or lease.ttl_ms / 3_000,
+            last_heartbeat=self.date(beat_ms) if live else None,
+            granted_at=shown.acquired_at,
+            expires_at=shown.expires_at,
+            version=1,
+            token=lease.token,
+            ttl_seconds=shown.ttl_seconds,
+            remaining_seconds=shown.remaining_seconds,
+            waited_seconds=shown.waited_seconds,
+            space=lease.space,
+            ended_reason=lease.ended_reason,
+            lease_metadata=said.get("metadata", {}),
+            metadata=said.get("metadata", {}),
+        )
+
+    def agent(self, agent: Agent) -> AgentView:
+        beats = HeartbeatConfigView(agent.heartbeat_ms / 1_000, agent.unhealthy_ms / 1_000, agent.dead_ms / 1_000)
+        return AgentView(
+            id=agent.id,
+            agent_id=agent.id,
+            status=agent.status,
+            role_id=agent.role_id,
+            name=agent.name,
+            capabilities=agent.capabilities,
+            capacity=CapacityView(agent.load_max, agent.load),
+            endpoint=agent.endpoint,
+            heartbeat_config=beats,
+            drain_timeout_seconds=None if agent.drain_ms is None else agent.drain_ms / 1_000,
+            metadata=agent.metadata,
+            registered_at=self.date(agent.registered_at_ms),
+            last_heartbeat_at=self.date(agent.seen_at_ms) if agent.seen_at_ms else None,
+            version=agent.version,
+        )
+
+    def assignment(self, assignment: Assignment, intent: Intent) -> AssignmentView:
+        return AssignmentView(
+            id=f"{assignment.intent_id}:{assignment.agent_id}",
+            intent_id=assignment.intent_id,
+            agent_id=assignment.agent_id,
+            role=assignment.role,
+            assigned_by=assignment.assigned_by,
+            assigned_at=self.date(assignment.assigned_at_ms),
+            intent_title=intent.title,
+            intent_status=intent.status,
         )
 
     def waiter(self, place: int, waiter: Waiter, *, now_ms: int) -> WaiterView:

@@ -1,6 +1,30 @@
 """Every route that the server has, in one table."""
 
-from openintent.server.routes import intents, leases, system
+from typing import Final
+
+from openintent.server.routes import (
+    agents,
+    coordinators,
+    governance,
+    intents,
+    lease_table,
+    lineage,
+    portfolios,
+    streams,
+    system,
+)
 from openintent.server.routing import Router
 
-ROUTER = Router([*leases.ROUTES, *intents.ROUTES, *system.ROUTES])
+ROUTES: Final = [
+    *lease_table.ROUTES,
+    *intents.ROUTES,
+    *lineage.ROUTES,
+    *governance.ROUTES,
+    *portfolios.ROUTES,
+    *coordinators.ROUTES,
+    *agents.ROUTES,
+    *streams.ROUTES,
+    *system.ROUTES,
+]
+
+ROUTER: Final = Router(ROUTES)

@@ -1,51 +1,88 @@
 """Intents, their state and their events over HTTP."""
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 from uuid import uuid4
 
 from msgspec import UNSET
 
-from openintent.core.answers import Answer, Intents, IntentSeen, Logged, Missing, Repeated, Reply
-from openintent.core.commands import CreateIntent, GetIntent, ListIntents, LogEvent, PatchState, SetStatus, Tick
+from openintent.core.answers import Answer, Intents, IntentSeen, Logged, Missing, Reply
+from openintent.core.commands import (
+    Command,
+    CreateIntent,
+    GetIntent,
+    GetPortfolio,
+    ListIntents,
+    LogEvent,
+    PatchState,
+    SetStatus,
+    Tick,
+)
 from openintent.core.values import TooDeep, weigh
-from openintent.model import INTENT_SPACE, PLAIN_SPACE, STATUSES, Intent, Patch, intent_of
-from openintent.server import bodies, problems
+from openintent.model import (
+    AGENT_SPACE,
+    INTENT_SPACE,
+    PLAIN_SPACE,
+    PORTFOLIO_SPACE,
+    STATUSES,
+    Intent,
+    Patch,
+    intent_of,
+    portfolio_of,
+)
+from openintent.server import bodies, problems, query
 from openintent.server.exchange import Exchange
 from openintent.server.routing import Route
 from openintent.server.service import Service
-from openintent.wire import EventBody, IntentBody, IntentList, PatchBody, StateBody, StatusBody
+from openintent.wire import (
+    EventBody,
+    EventsQuery,
+    EventView,
+    IntentBody,
+    IntentList,
+    IntentsQuery,
+    IntentView,
+    PatchBody,
+    StateBody,
+    StatusBody,
+)
 
-PAGE_MAX: Final = 1_000
 OPS: Final = ("set", "append", "remove")
 PATH_SEGMENTS_MAX: Final = 32
 UNUSED_IN_EVENTS: Final = ("actor", "trace_id", "parent_event_id")  # OpenIntent's client sends them; we know the actor
-_SLUG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]*")
 
 
 def create(service: Service, exchange: Exchange) -> None:
     body, ignored = bodies.decode_loosely(IntentBody, exchange.body)
+    create_from(service, exchange, body, extra=ignored)
+
+
+def create_from(
+    service: Service, exchange: Exchange, body: IntentBody, *, parent_id: str | None = None, extra: bytes = b""
+) -> None:
+    """Create an intent; `parent_id` is that of the path, if it is made as a part of another."""
     checks = bodies.Checks(service.limits)
-    actor = bodies.header_text(exchange, b"x-agent-id", service.limits) or body.created_by or "anonymous"
     _check_intent(checks, body)
+    if len({parent_id, body.parent_intent_id, body.parent_id} - {None}) > 1:
+        checks.fault("parent_intent_id", "an intent is a part of one other, and this names two")
     checks.settle()
-    key = bodies.attempt(exchange, service.limits)
+    actor = bodies.actor(exchange, service.limits, named=body.created_by)
     intent = Intent(
         id=body.id or str(uuid4()),
         title=body.title,
         description=body.description,
         created_by=body.created_by,
-        parent_id=body.parent_intent_id or body.parent_id,
+        parent_id=parent_id or body.parent_intent_id or body.parent_id,
         depends_on=body.depends_on,
         constraints=body.constraints,
         state=_given_state(body),
         status=body.status,
         confidence=body.confidence,
-        governance_policy=body.governance_policy,
+        governance_policy=bodies.policy(body.governance_policy),
     )
+    key = bodies.attempt(exchange, service.limits)
     command = CreateIntent(intent=intent, chosen_id=body.id is not None, actor=actor, attempt=key)
-    _show_intent(service, exchange, service.apply(command), extra=ignored)
+    show_intent(service, exchange, service.apply(command), extra=extra)
 
 
 def _given_state(body: IntentBody) -> dict[str, Any]:
@@ -56,46 +93,38 @@ def _given_state(body: IntentBody) -> dict[str, Any]:
 
 def _check_intent(checks: bodies.Checks, body: IntentBody) -> None:
     checks.name("title", body.title, most=checks.limits.text_chars_max)
-    if body.created_by is not None:
-        checks.name("created_by", body.created_by)
+    checks.agents(body.created_by, field="created_by")
     for field in ("parent_intent_id", "parent_id"):
-        _check_id(checks, field, getattr(body, field))
+        checks.slug(field, getattr(body, field))
     for other in body.depends_on:
-        _check_id(checks, "depends_on", other)
+        checks.slug("depends_on", other)
     checks.size("description", body.description, checks.limits.metadata_bytes_max)
     checks.size("constraints", body.constraints, checks.limits.metadata_bytes_max)
-    checks.size("governance_policy", body.governance_policy, checks.limits.metadata_bytes_max)
-    checks.size("depends_on", body.depends_on, checks.limits.metadata_bytes_max)
+    checks.policy("governance_policy", body.governance_policy)
+    if len(body.depends_on) > checks.limits.depends_on_max:
+        checks.fault("depends_on", f"must be at most {checks.limits.depends_on_max}", "size")
     checks.size("state", _given_state(body), checks.limits.state_bytes_max)
     if body.status not in STATUSES:
         checks.fault("status", f"must be one of {', '.join(STATUSES)}")
-    _check_id(checks, "id", body.id)
-
-
-def _check_id(checks: bodies.Checks, field: str, value: str | None) -> None:
-    if value is not None and not (_SLUG.fullmatch(value) and len(value) <= bodies.INTENT_ID_CHARS_MAX):
-        checks.fault(field, "must be a slug of at most 128 letters, digits and . _ : ~ -")
+    checks.slug("id", body.id)
 
 
 def get(service: Service, exchange: Exchange, intent_id: str) -> None:
-    _show_intent(service, exchange, service.apply(GetIntent(intent_id)))
+    show_intent(service, exchange, service.apply(GetIntent(intent_id)))
 
 
 def list_all(service: Service, exchange: Exchange) -> None:
-    query = bodies.Query(exchange)
-    limit = query.whole("limit", 100, least=1, most=PAGE_MAX)
-    offset = query.whole("after", 0, least=0, most=1 << 60) or query.whole("offset", 0, least=0, most=1 << 60)
-    status = query.text("status")
-    if status is not None:
-        query.one_of("status", "", STATUSES)
-    reply = service.apply(ListIntents(status=status, offset=offset, limit=limit))
+    wanted, ignored = query.decode(IntentsQuery, exchange)
+    offset = wanted.after or wanted.offset
+    reply = service.apply(ListIntents(status=wanted.status, offset=offset, limit=wanted.limit))
     answer = reply.answer
     assert isinstance(answer, Intents)
     shown = [service.views.intent(intent) for intent in answer.intents]
-    service.show(exchange, reply, IntentList(shown, str(offset + limit) if answer.more else None))
+    following = str(offset + wanted.limit) if answer.more else None
+    service.show(exchange, reply, IntentList(shown, following), extra=ignored)
 
 
-def _show_intent(service: Service, exchange: Exchange, reply: Reply, *, extra: bytes = b"") -> None:
+def show_intent(service: Service, exchange: Exchange, reply: Reply, *, extra: bytes = b"") -> None:
     answer: Answer = reply.answer
     if type(answer) is IntentSeen:
         service.show(exchange, reply, service.views.intent(answer.intent), extra=extra)
@@ -111,17 +140,13 @@ def patch_state(service: Service, exchange: Exchange, intent_id: str) -> None:
     body = bodies.decode(StateBody, exchange.body)
     command = PatchState(
         intent_id=intent_id,
-        actor=_writer(service, exchange),
+        actor=bodies.actor(exchange, service.limits),
         steps=_steps(service, body),
         expect=expect,
         token=bodies.lease_token(exchange, body.token),
         attempt=bodies.attempt(exchange, service.limits),
     )
-    _show_intent(service, exchange, service.apply(command))
-
-
-def _writer(service: Service, exchange: Exchange) -> str:
-    return bodies.header_text(exchange, b"x-agent-id", service.limits) or "anonymous"
+    show_intent(service, exchange, service.apply(command))
 
 
 def _steps(service: Service, body: StateBody) -> list[Patch]:
@@ -185,73 +210,141 @@ def set_status(service: Service, exchange: Exchange, intent_id: str) -> None:
     expect = bodies.expected_version(exchange)
     body = bodies.decode(StatusBody, exchange.body)
     checks = bodies.Checks(service.limits)
-    if body.status not in STATUSES:
-        checks.fault("status", f"must be one of {', '.join(STATUSES)}")
     checks.text("reason", body.reason)
     checks.settle()
     command = SetStatus(
         intent_id=intent_id,
-        actor=_writer(service, exchange),
+        actor=bodies.actor(exchange, service.limits),
         status=body.status,
         reason=body.reason,
         expect=expect,
         attempt=bodies.attempt(exchange, service.limits),
     )
-    _show_intent(service, exchange, service.apply(command))
+    show_intent(service, exchange, service.apply(command))
 
 
 # Events
 
 
 async def list_events(service: Service, exchange: Exchange, space: str) -> None:
-    query = bodies.Query(exchange)
-    limit = query.whole("limit", 100, least=1, most=PAGE_MAX)
-    after = query.whole("after", 0, least=0, most=1 << 60)
-    order = query.one_of("order", "desc", ("asc", "desc"))
-    types = (query.text("types") or query.text("event_type") or "").split(",")
-    intent_id = intent_of(space)
-    reply = service.apply(Tick() if intent_id is None else GetIntent(intent_id))
+    wanted, ignored = query.decode(EventsQuery, exchange)
+    reply = service.apply(_look_for(space))
     if isinstance(reply.answer, Missing):
         service.show_refusal(exchange, reply)
         return
-    wanted = tuple(kind for kind in types if kind)
+    types = (wanted.types or wanted.event_type or "").split(",")
     events = await service.grantor.history.events(
-        space, after=after, limit=limit, newest_first=order == "desc", types=wanted
+        space,
+        after=wanted.after,
+        limit=wanted.limit,
+        newest_first=wanted.order == "desc",
+        types=tuple(kind for kind in types if kind),
     )
-    ignored = query.ignored_line("limit", "after", "order", "types", "event_type")
     service.show(exchange, reply, [service.views.event(event) for event in events], extra=ignored)
 
 
-async def log_event(service: Service, exchange: Exchange, space: str) -> None:
+def _look_for(space: str) -> Command:
+    """The command that finds out whether there is what the space is of."""
+    intent_id, portfolio_id = intent_of(space), portfolio_of(space)
+    if portfolio_id is not None:
+        return GetPortfolio(portfolio_id)
+    return Tick() if intent_id is None else GetIntent(intent_id)
+
+
+def log_event(service: Service, exchange: Exchange, space: str) -> None:
     body, ignored = bodies.decode_loosely(EventBody, exchange.body, unused=UNUSED_IN_EVENTS)
     checks = bodies.Checks(service.limits)
     checks.name("event_type", body.event_type)
     checks.size("payload", body.payload, service.limits.checkpoint_bytes_max)
     checks.settle()
-    actor = bodies.header_text(exchange, b"x-agent-id", service.limits) or "anonymous"
+    actor = bodies.actor(exchange, service.limits)
     key = bodies.attempt(exchange, service.limits)
     command = LogEvent(space=space, actor=actor, type=body.event_type, payload=body.payload, attempt=key)
     reply = service.apply(command)
-    answer = reply.answer
-    if isinstance(answer, Repeated):
-        event = await service.grantor.history.event(answer.space, answer.seq)
-        if event is not None:
-            answer = Logged(event)
-    if isinstance(answer, Logged):
-        service.show(exchange, reply, service.views.event(answer.event), extra=ignored)
+    if isinstance(reply.answer, Logged):
+        service.show(exchange, reply, service.views.event(reply.answer.event), extra=ignored)
     else:
         service.show_refusal(exchange, reply)
 
 
+def _logs(base: str, space: str) -> list[Route]:
+    where = space.removesuffix(":")
+    return [
+        Route(
+            "GET",
+            f"{base}events",
+            list_events,
+            "Read the log",
+            space=space,
+            query=EventsQuery,
+            view=list[EventView],
+            name=f"list_{where}_events",
+        ),
+        Route(
+            "POST",
+            f"{base}events",
+            log_event,
+            "Log an event",
+            space=space,
+            body=EventBody,
+            view=EventView,
+            reads=_ATTEMPTS,
+            codes=("attempt_reused", "limit_reached"),
+            name=f"log_{where}_event",
+        ),
+    ]
+
+
+def _patching(method: str, name: str) -> Route:
+    return Route(
+        method,
+        "intents/{}/state",
+        patch_state,
+        "Change the state",
+        hot=True,
+        body=StateBody,
+        view=IntentView,
+        needs=("If-Match",),
+        reads=(*_ATTEMPTS, "X-Lease-Token"),
+        codes=(*_VERSION_CODES, "lease_held", "stale_token", "state_too_large"),
+        name=name,
+    )
+
+
+_ATTEMPTS: Final = ("X-Agent-ID", "Idempotency-Key")
+_VERSION_CODES: Final = ("version_conflict", "attempt_reused", "limit_reached", "governance_violation")
+CREATE_CODES: Final = ("already_exists", "attempt_reused", "limit_reached", "not_offered")
+
 ROUTES: Final = [
-    Route("POST", "intents", create),
-    Route("GET", "intents", list_all),
-    Route("GET", "intents/{}", get, hot=True),
-    Route("POST", "intents/{}/state", patch_state, hot=True),
-    Route("PATCH", "intents/{}/state", patch_state, hot=True),
-    Route("POST", "intents/{}/status", set_status),
-    Route("GET", "intents/{}/events", list_events, space=INTENT_SPACE),
-    Route("POST", "intents/{}/events", log_event, space=INTENT_SPACE),
-    Route("GET", "spaces/{}/events", list_events, space=PLAIN_SPACE),
-    Route("POST", "spaces/{}/events", log_event, space=PLAIN_SPACE),
+    Route(
+        "POST",
+        "intents",
+        create,
+        "Create an intent",
+        body=IntentBody,
+        view=IntentView,
+        reads=_ATTEMPTS,
+        codes=CREATE_CODES,
+        name="create_intent",
+    ),
+    Route("GET", "intents", list_all, "List intents", query=IntentsQuery, view=IntentList, name="list_intents"),
+    Route("GET", "intents/{}", get, "Read an intent", hot=True, view=IntentView, name="get_intent"),
+    _patching("PATCH", "patch_state"),
+    _patching("POST", "post_state"),
+    Route(
+        "POST",
+        "intents/{}/status",
+        set_status,
+        "Change the status",
+        body=StatusBody,
+        view=IntentView,
+        needs=("If-Match",),
+        reads=_ATTEMPTS,
+        codes=_VERSION_CODES,
+        name="set_intent_status",
+    ),
+    *_logs("intents/{}/", INTENT_SPACE),
+    *_logs("spaces/{}/", PLAIN_SPACE),
+    *_logs("portfolios/{}/", PORTFOLIO_SPACE),
+    *_logs("agents/{}/", AGENT_SPACE),
 ]

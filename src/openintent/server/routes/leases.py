@@ -1,7 +1,6 @@
 """Leases over HTTP: one set of handlers for leases in intents, in plain spaces, and by their id alone."""
 
 import random
-from typing import Final
 
 from msgspec import UNSET
 
@@ -9,9 +8,7 @@ from openintent.core.answers import (
     Done,
     Ended,
     Granted,
-    Leases,
     Lost,
-    Queue,
     Queued,
     Released,
     Reply,
@@ -22,39 +19,33 @@ from openintent.core.answers import (
 from openintent.core.commands import (
     Acquire,
     CheckToken,
-    GetLease,
     GiveUp,
     Heartbeat,
-    ListLeases,
-    ListQueue,
     Progress,
     Release,
     Renew,
     Revoke,
 )
 from openintent.core.scopes import problem as scope_problem
-from openintent.model import INTENT_SPACE, PLAIN_SPACE, Ask, Lease
-from openintent.server import bodies, problems
-from openintent.server.exchange import Exchange
-from openintent.server.routing import Route
+from openintent.model import Ask, Lease
+from openintent.server import bodies, problems, query
+from openintent.server.exchange import Exchange, Render
 from openintent.server.service import Service
 from openintent.wire import (
     AcquireBody,
+    AttemptQuery,
+    DoneView,
     GuardBody,
     GuardView,
     HeartbeatBody,
     HeartbeatView,
-    LeaseList,
-    LeaseView,
     ProgressBody,
-    QueueView,
     ReleasedView,
     RenewBody,
     RevokeBody,
     Verdict,
 )
 
-PAGE_MAX: Final = 1_000
 _random_bits = random.Random().getrandbits  # noqa: S311  # an id must be unique, not secret: only its holder may use it
 
 
@@ -66,24 +57,27 @@ def _new_id(now_ms: int) -> str:
 def acquire(service: Service, exchange: Exchange, space: str) -> None:
     body = bodies.decode(AcquireBody, exchange.body)
     checks = bodies.Checks(service.limits)
-    named = body.agent_id
-    holder = bodies.agent(exchange, service.limits) if named is None else checks.name("agent_id", named)
+    checks.agents(body.agent_id)
+    holder = bodies.agent(exchange, service.limits, named=body.agent_id)
     ask = _ask(checks, body, space, holder)
-    wait_ms = 0
-    if body.wait_seconds:
-        wait_ms = checks.ms("wait_seconds", body.wait_seconds, least_ms=0, most_ms=service.limits.wait_ms_max)
+    wait_ms = checks.wait_ms(body.wait_seconds) if body.wait_seconds else 0
     checks.settle()
+    acquire_or_wait(service, exchange, ask, wait_ms, _show_acquired)
+
+
+def acquire_or_wait(service: Service, exchange: Exchange, ask: Ask, wait_ms: int, show: Render) -> None:
+    """Ask the ledger; `show` answers now, or when the wait is over."""
     key = bodies.attempt(exchange, service.limits)
     command = Acquire(ask=ask, lease_id=_new_id(service.grantor.now_ms), wait_ms=wait_ms, attempt=key)
     if not wait_ms and key is None:
-        _show_acquired(exchange, service.apply(command))
+        show(exchange, service.apply(command))
         return
-    exchange.render = _show_acquired
+    exchange.render = show
     reply = service.apply_or_wait(command, exchange)
     if isinstance(reply.answer, Queued):
         exchange.waiting = 0 if exchange.done else command.request
     else:
-        _show_acquired(exchange, reply)
+        show(exchange, reply)
 
 
 def _ask(checks: bodies.Checks, body: AcquireBody, space: str, holder: str) -> Ask:
@@ -128,7 +122,7 @@ def _check_mode(checks: bodies.Checks, mode: str) -> None:
 
 
 def _show_acquired(exchange: Exchange, reply: Reply) -> None:
-    service = _service(exchange)
+    service = service_of(exchange)
     answer = reply.answer
     if type(answer) is Granted:
         now_ms = answer.lease.deadline_ms - answer.remaining_ms
@@ -139,19 +133,20 @@ def _show_acquired(exchange: Exchange, reply: Reply) -> None:
         service.show_refusal(exchange, reply)
 
 
-def _service(exchange: Exchange) -> Service:
+def service_of(exchange: Exchange) -> Service:
     assert isinstance(exchange.desk, Service)
     return exchange.desk
 
 
 def give_up(service: Service, exchange: Exchange, space: str) -> None:
-    key = bodies.Query(exchange).text("attempt")
+    wanted, _ = query.decode(AttemptQuery, exchange)
+    key = wanted.attempt
     if key is None:
         raise problems.Refused(400, problems.plain("bad_request", "attempt: say which, or delete one lease by its id"))
     holder = bodies.agent(exchange, service.limits)
     reply = service.apply(GiveUp(space=space, holder=holder, attempt=key))
     if isinstance(reply.answer, Done):
-        service.show(exchange, reply, {"message": "Attempt given up"})
+        service.show(exchange, reply, DoneView("Attempt given up"))
     else:
         service.show_refusal(exchange, reply)
 
@@ -185,7 +180,7 @@ def revoke(service: Service, exchange: Exchange, space: str | None, lease_id: st
     checks = bodies.Checks(service.limits)
     checks.name("reason", body.reason, most=service.limits.text_chars_max)
     checks.settle()
-    actor = bodies.header_text(exchange, b"x-agent-id", service.limits) or "operator"
+    actor = bodies.actor(exchange, service.limits, default="operator")
     reply = service.apply(Revoke(lease_id=lease_id, actor=actor, reason=body.reason, space=space))
     _show_seen(service, exchange, reply, None)
 
@@ -232,82 +227,6 @@ async def _show_released_before(service: Service, exchange: Exchange, reply: Rep
     service.show(exchange, reply, _released(lease))
 
 
-async def get_lease(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
-    reply = service.apply(GetLease(lease_id=lease_id, space=space))
-    answer = reply.answer
-    history = service.grantor.history
-    lease = answer.lease if isinstance(answer, Seen | Lost) else None
-    if isinstance(answer, Ended):
-        lease = await history.ended_lease(lease_id)
-    if lease is None or space not in (None, lease.space):
-        raise problems.Refused(404, problems.not_found("lease"))
-    # Shown as it is now: while the log is read, the ledger goes on, and what it does may not be durable yet.
-    shown = service.views.lease(lease, now_ms=service.grantor.now_ms)
-    events = await history.lease_events(lease.space, lease_id)
-    service.show(exchange, reply, service.views.story(shown, events))
-
-
-def list_leases(service: Service, exchange: Exchange, space: str | None) -> None:
-    query = bodies.Query(exchange)
-    status = query.one_of("status", "active", ("active", "all"))
-    command = ListLeases(
-        space=space if space is not None else query.text("space"),
-        scope=query.text("scope"),
-        holder=query.text("agent_id"),
-        after_token=query.whole("after", 0, least=0, most=1 << 60),
-        limit=query.whole("limit", PAGE_MAX, least=1, most=PAGE_MAX),
-    )
-    if status == "all" and command.space is None:
-        raise problems.not_offered("status", "ended leases are listed for one space at a time", part="query")
-    reply = service.apply(command)
-    if not isinstance(reply.answer, Leases):
-        service.show_refusal(exchange, reply)
-    elif status == "all":
-        service.run(exchange, _show_all(service, exchange, reply, command))
-    else:
-        _show_leases(service, exchange, reply, reply.answer.leases, more=reply.answer.more)
-
-
-def _show_leases(service: Service, exchange: Exchange, reply: Reply, leases: list[Lease], *, more: bool) -> None:
-    shown = _shown(service, leases)
-    service.show(exchange, reply, LeaseList(shown, str(leases[-1].token) if more else None))
-
-
-def _shown(service: Service, leases: list[Lease]) -> list[LeaseView]:
-    now_ms = service.grantor.now_ms
-    return [service.views.lease(lease, now_ms=now_ms) for lease in leases]
-
-
-async def _show_all(service: Service, exchange: Exchange, reply: Reply, command: ListLeases) -> None:
-    """The live ones, and of the ended ones the newest, as far as they fit on a page."""
-    live = _shown(service, reply.answer.leases)  # before anything is awaited, as in `get_lease`
-    ids = {lease.id for lease in live}
-    assert command.space is not None
-    events = await service.grantor.history.events(
-        command.space, limit=command.limit, newest_first=True, types=("lease_released",)
-    )
-    ended = [event.lease for event in events if event.lease is not None and event.lease.id not in ids]
-    wanted = [
-        lease
-        for lease in ended
-        if command.scope in (None, lease.scope)
-        and command.holder in (None, lease.holder)
-        and lease.token > command.after_token
-    ]
-    everything = sorted([*live, *_shown(service, wanted)], key=lambda lease: lease.token)[-command.limit :]
-    service.show(exchange, reply, LeaseList(everything))
-
-
-def list_queue(service: Service, exchange: Exchange, space: str) -> None:
-    reply = service.apply(ListQueue(space=space, scope=bodies.Query(exchange).text("scope")))
-    answer = reply.answer
-    if not isinstance(answer, Queue):
-        service.show_refusal(exchange, reply)
-        return
-    shown = [service.views.waiter(place, waiter, now_ms=answer.now_ms) for place, waiter in answer.places]
-    service.show(exchange, reply, QueueView(shown))
-
-
 def heartbeat(service: Service, exchange: Exchange, agent_id: str) -> None:
     body = bodies.decode(HeartbeatBody, exchange.body)
     held = body.leases or []
@@ -315,7 +234,13 @@ def heartbeat(service: Service, exchange: Exchange, agent_id: str) -> None:
     if len(held) > service.limits.leases_per_heartbeat_max:
         checks.fault("leases", f"must be at most {service.limits.leases_per_heartbeat_max}", "size")
     checks.settle()
-    reply = service.apply(Heartbeat(holder=agent_id, held=[(lease.id, lease.token) for lease in held]))
+    bodies.agent(exchange, service.limits, named=agent_id)
+    load = body.current_load
+    if load is None and body.tasks_in_progress is not None:
+        tasks = body.tasks_in_progress
+        load = tasks if isinstance(tasks, int) else len(tasks)
+    command = Heartbeat(holder=agent_id, held=[(lease.id, lease.token) for lease in held], load=load)
+    reply = service.apply(command)
     verdicts = reply.answer
     assert isinstance(verdicts, Verdicts)
     now_ms, views = service.grantor.now_ms, service.views
@@ -325,7 +250,7 @@ def heartbeat(service: Service, exchange: Exchange, agent_id: str) -> None:
     ]
     today_ms = now_ms + service.grantor.date_offset_ms
     next_at = views.date(today_ms + verdicts.next_ms)
-    shown = HeartbeatView("ok", views.date(today_ms), next_at, verdicts.next_ms / 1_000, rows)
+    shown = HeartbeatView("ok", views.date(today_ms), next_at, verdicts.next_ms / 1_000, rows, verdicts.status)
     service.show(exchange, reply, shown)
 
 
@@ -340,35 +265,3 @@ def guard(service: Service, exchange: Exchange) -> None:
     answer = reply.answer
     assert isinstance(answer, TokenChecked)
     service.show(exchange, reply, GuardView(answer.valid, answer.live_token))
-
-
-def _family(base: str, space: str) -> list[Route]:
-    """The routes for one way of naming where a lease is."""
-    one = f"{base}leases/{{}}"
-    return [
-        Route("GET", one, get_lease, space=space),
-        Route("PATCH", one, renew, hot=True, space=space),
-        Route("DELETE", one, release, hot=True, space=space),
-        Route("POST", f"{one}/revoke", revoke, space=space),
-        Route("POST", f"{one}/progress", progress, hot=True, space=space),
-    ]
-
-
-def _in(base: str, space: str) -> list[Route]:
-    return [
-        Route("POST", f"{base}leases", acquire, hot=True, space=space),
-        Route("GET", f"{base}leases", list_leases, space=space),
-        Route("DELETE", f"{base}leases", give_up, space=space),
-        Route("GET", f"{base}queue", list_queue, space=space),
-        *_family(base, space),
-    ]
-
-
-ROUTES: Final = [
-    *_in("intents/{}/", INTENT_SPACE),
-    *_in("spaces/{}/", PLAIN_SPACE),
-    *_family("", ""),
-    Route("GET", "leases", list_leases, space=""),
-    Route("POST", "agents/{}/heartbeat", heartbeat, hot=True),
-    Route("POST", "guard/check", guard, hot=True),
-]

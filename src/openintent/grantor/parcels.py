@@ -1,0 +1,80 @@
+"""Replies that wait until they may leave, and those who wait for one."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
+
+from openintent.core.answers import Reply
+
+log = logging.getLogger("openintent.grantor")
+
+
+class Refusal(Enum):
+    UNAVAILABLE = "unavailable"  # nothing happened
+    OUTCOME_UNKNOWN = "outcome_unknown"  # it may have happened
+
+
+class NotServing(Exception):
+    """There is no grantor here at present; nothing happened."""
+
+
+class Parcel(Protocol):
+    """A reply that is ready to leave."""
+
+    def send(self) -> None: ...
+
+    def refuse(self, refusal: Refusal) -> None: ...
+
+
+class Waiting(Protocol):
+    """An open request that waits for its answer."""
+
+    def answer(self, reply: Reply) -> None: ...
+
+    def refuse(self, refusal: Refusal) -> None: ...
+
+
+class Landing:
+    """A parcel for one of our own, who only wants to know that what it asked for is durable."""
+
+    def __init__(self) -> None:
+        self.durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def send(self) -> None:
+        self._settle(durable=True)
+
+    def refuse(self, _refusal: Refusal) -> None:
+        self._settle(durable=False)
+
+    def _settle(self, *, durable: bool) -> None:
+        if not self.durable.done():
+            self.durable.set_result(durable)
+
+
+def settle(parcels: list[Parcel], *, happened: bool | None) -> None:
+    """Tell those whose reply hung on one commit what became of it; None if that is not known. Nobody is told twice."""
+    told, parcels[:] = list(parcels), []
+    if happened:
+        send_all(told)
+    else:
+        refuse_all(told, Refusal.OUTCOME_UNKNOWN if happened is None else Refusal.UNAVAILABLE)
+
+
+def refuse_all(parcels: list[Parcel], refusal: Refusal) -> None:
+    for parcel in parcels:
+        tell(parcel.refuse, refusal)
+
+
+def send_all(parcels: list[Parcel]) -> None:
+    for parcel in parcels:
+        tell(parcel.send)
+
+
+def tell(how: Callable[..., None], *news: object) -> None:
+    """Whoever cannot be told loses its own answer; the others must get theirs, and the writer must go on."""
+    try:
+        how(*news)
+    except Exception:
+        log.exception("answer lost")

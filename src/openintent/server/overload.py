@@ -1,0 +1,127 @@
+"""Notices that the server is behind, keeps its turns short, and says what it refuses then.
+
+Everything is decided on one event loop, and whoever asks waits for one turn of it: for all requests that are ready by
+then. A turn that takes seconds makes renewals late and healthy leases lapse; and with it wait the timers, the commits,
+and every answer that hangs on one. So, counted from when the loop last came round, if it has found much to do since:
+
+- after `TURN_MS`, a connection that was served is not read again in this turn (a loop that finds requests as quickly as
+  it serves them would not end it at all);
+- after `new_ms`, what is `NEW` is refused, which takes a fraction of the work;
+- after `most_ms`, what is `USUAL` is refused too. What is `VITAL` is always served.
+
+A commit that does not end makes the server refuse what is `NEW`, which would only gather behind it.
+
+Not covered: a flood of vital requests; connections, each of which costs something before it asks for anything, up to
+their bounds; and a single request that takes long by itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from time import monotonic
+from typing import Final, Protocol
+
+import msgspec
+
+from openintent.server import problems
+from openintent.server.urgency import Urgency
+
+log = logging.getLogger("openintent.server")
+
+LOOK_MS: Final = 50
+TURN_MS: Final = 100  # two looks; a busy server with hundreds of clients needs half of it for a turn
+# A turn with fewer requests than this is not long because of them: the process slept, or one took long.
+BUSY_MIN: Final = 512
+QUIET_S: Final = 1.0  # without a refusal, the overload is over
+RETRY_AFTER_S: Final = 1.0
+
+_REFUSAL: Final = problems.plain(
+    "overloaded",
+    "the server is behind; nothing happened",
+    hint="try again after retry_after_seconds",
+    retry_after_seconds=RETRY_AFTER_S,
+)
+PAYLOAD: Final = problems.encode(_REFUSAL)
+RETRY_LINE: Final = problems.retry_after(RETRY_AFTER_S)
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How far behind the server may be."""
+
+    new_ms: int = 250
+    most_ms: int = 1_000
+    commit_ms: int = 2_000
+
+
+class Reader(Protocol):
+    """A connection, for whoever decides when it is read."""
+
+    def pause(self) -> None: ...
+
+    def go_on(self) -> None: ...
+
+
+class Overload:
+    """Refuses nothing and paces nobody before `start`."""
+
+    def __init__(
+        self,
+        patience: Patience | None = None,
+        commit_age_ms: Callable[[], int] = lambda: 0,
+        clock_s: Callable[[], float] = monotonic,
+    ) -> None:
+        self._patience = patience or Patience()
+        self._commit_age_ms = commit_age_ms
+        self._clock_s = clock_s
+        self.asked = 0  # requests since the last look; the service counts, which is cheaper than to ask for the time
+        self.turn_until_s = self._new_until_s = self._most_until_s = float("inf")
+        self._resting: list[Reader] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._began_s: float | None = None
+        self._refused_at_s = 0.0
+        self._refused_before = 0
+        self.refused = 0  # in all
+
+    def refuses(self, urgency: Urgency) -> bool:
+        """Whether there is no time for this now. To be asked from `BUSY_MIN` on, and not for what is vital."""
+        now_s = self._clock_s()
+        if now_s <= (self._new_until_s if urgency is Urgency.NEW else self._most_until_s):
+            return False
+        if self._began_s is None:
+            self._began_s, self._refused_before = now_s, self.refused
+            log.warning("overload began")
+        self._refused_at_s = now_s
+        self.refused += 1
+        return True
+
+    def rest(self, reader: Reader) -> None:
+        """It was served late in a turn: its next request waits for the next turn."""
+        reader.pause()
+        self._resting.append(reader)
+
+    # Looking
+
+    def start(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_MS / 1_000, self.start)
+        self.look()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def look(self) -> None:
+        """The loop has come round: what is ready now has its time from here."""
+        now_s, patience = self._clock_s(), self._patience
+        self.turn_until_s = now_s + TURN_MS / 1_000
+        self._new_until_s = now_s + patience.new_ms / 1_000
+        self._most_until_s = now_s + patience.most_ms / 1_000
+        self.asked = 0
+        if self._commit_age_ms() > patience.commit_ms:
+            self.asked, self._new_until_s = BUSY_MIN, 0.0
+        resting, self._resting = self._resting, []
+        for reader in resting:
+            reader.go_on()
+        if self._began_s is not None and now_s - self._refused_at_s >= QUIET_S:
+            lasted_s = round(self._refused_at_s - self._began_s, 1)
+            log.warning("overload ended seconds=%s refused=%d", lasted_s, self.refused - self._refused_before)
+            self._began_s = None

@@ -1,0 +1,101 @@
+"""Requests made up from the description, valid and not, against a real server: both must mean the same by valid.
+
+No answer is a 5xx; every answer has a shape, a status and headers that the description lists; what it calls valid is
+not refused as malformed, and what it calls invalid is refused. An operation that never succeeds proves nothing, so it
+fails.
+"""
+
+import os
+from collections import Counter
+
+import pytest
+import requests
+import schemathesis
+from furniture import Furniture
+from http_words import running_server
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.specs.openapi.checks import use_after_free
+
+from openintent.model import Limits
+from openintent.server.openapi import document
+from openintent.server.routes import ROUTES
+
+EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "12"))  # of each operation, besides every bound
+WALKS = EXAMPLES * 2
+LINKED_MIN = 10  # operations that must have been reached by a link, and succeeded
+
+schema = schemathesis.openapi.from_dict(document(ROUTES, Limits())).exclude(tag="Streams")
+schema.config.generation.update(codec="latin-1")  # beyond it, the description does not say what is printable
+schema.config.checks.positive_data_acceptance.enabled = True
+
+
+@pytest.fixture(scope="module")
+def url():
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def furniture(url):
+    furniture = Furniture(url)
+    yield furniture
+    furniture.close()
+
+
+@pytest.fixture(scope="module")
+def session():
+    with requests.Session() as session:
+        yield session
+
+
+@pytest.fixture
+def tally():
+    """The statuses that an operation was answered with. One that never succeeds was never really tried."""
+    statuses = Counter()
+    yield statuses
+    assert any(200 <= status < 300 for status in statuses), statuses
+
+
+SETTINGS = settings(
+    max_examples=EXAMPLES,
+    derandomize=True,  # the same requests in each run
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.slow
+@schema.parametrize()
+@SETTINGS
+def test_the_server_and_its_description_agree(case, url, furniture, session, tally):
+    furniture.furnish(case)
+    reply = case.call(base_url=url, session=session, timeout=20)
+    tally[reply.status_code] += 1
+    case.validate_response(reply)
+
+
+@pytest.mark.slow
+def test_whatever_is_done_in_whatever_order_the_answers_stay_as_described(url, furniture, session):
+    """Follows the links from answer to answer."""
+    followed = Counter()
+
+    class Walk(schema.as_state_machine()):
+        def step(self, input):  # noqa: A002  # as it is called
+            self.linked = input.transition is not None and input.is_applied
+            furniture.furnish(input.case, names=not self.linked)
+            return super().step(input)
+
+        def get_call_kwargs(self, case):
+            return {"base_url": url, "session": session, "timeout": 20}
+
+        def after_call(self, response, case):
+            if self.linked:
+                followed[case.operation.label, response.status_code] += 1
+
+        def validate_response(self, response, case, additional_checks=None, **kwargs):
+            case.validate_response(response, excluded_checks=[use_after_free], transport_kwargs=kwargs)
+
+    Walk.run(settings=settings(SETTINGS, max_examples=WALKS, stateful_step_count=8))
+    successes = [label for label, status in followed if status == 200]
+    assert len(set(successes)) >= LINKED_MIN, followed

@@ -316,9 +316,10 @@ class Agent(msgspec.Struct, array_like=True, kw_only=True):
     @property
     def due_ms(self) -> int:
         """When the next mark falls due, if it is not heard of before."""
-        if self.status in ("active", "draining"):
+        if self.status == "active":
             return self.seen_ms + self.unhealthy_ms
-        return self.seen_ms + self.dead_ms if self.status == "unhealthy" else DEAD
+        # Whoever drains is not marked unhealthy: the next heartbeat would undo that, and the draining with it.
+        return self.seen_ms + self.dead_ms if self.status in ("unhealthy", "draining") else DEAD
 
 
 class Decision(msgspec.Struct, array_like=True, kw_only=True):

@@ -233,7 +233,7 @@ def check_agents(books: Books) -> None:
         if agent.status in ("dead", "deregistered"):
             assert (agent.due_ms, agent.timer_ms) == (DEAD, DEAD)
             continue
-        patience_ms = agent.dead_ms if agent.status == "unhealthy" else agent.unhealthy_ms
+        patience_ms = agent.unhealthy_ms if agent.status == "active" else agent.dead_ms
         assert books.now_ms < agent.seen_ms + patience_ms == agent.due_ms
         assert books.timers.next_ms <= agent.timer_ms <= agent.due_ms
 

@@ -179,7 +179,7 @@ def test_a_heartbeat_tells_the_load_and_waits_for_nothing(world):
     assert world.books.written < world.books.batch, "heartbeats are not written down"
 
 
-def test_draining_is_a_mark_and_silence_is_marked_all_the_same(world):
+def test_who_drains_goes_on_draining_until_it_is_silent_for_so_long_that_it_must_be_dead(world):
     world.register("ann", BEAT_MS)
     world.advance(BEAT_MS)
     assert world.mark("ann", "draining", actor="ops").agent.status == "draining"
@@ -187,9 +187,10 @@ def test_draining_is_a_mark_and_silence_is_marked_all_the_same(world):
         "ops",
         {"old_status": "active", "new_status": "draining"},
     )
+    world.advance(4 * BEAT_MS)
     assert world.heartbeat("ann").status == "draining"
-    world.advance(2 * BEAT_MS)
-    assert status(world) == "unhealthy"
+    world.advance(5 * BEAT_MS)
+    assert status(world) == "dead"
 
 
 def test_the_same_mark_again_changes_nothing(world):

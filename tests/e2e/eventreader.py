@@ -65,7 +65,7 @@ class EventReader:
             except (OSError, EOFError, ValueError):
                 pass  # cut off, in the middle of a message or not
             except Refused as refused:
-                if refused.status != 503:
+                if refused.status not in (429, 503):  # nothing happened: try again
                     raise
             finally:
                 self.hang_up()
@@ -89,7 +89,7 @@ class EventReader:
         return await asyncio.open_connection("127.0.0.1", self._port)
 
     async def read(self) -> None:
-        """Until the server ends the stream."""
+        """Until the server ends the stream, or the connection breaks."""
         assert self._streams is not None
         rest = b""
         async for chunk in chunks(self._streams[0]):

@@ -13,6 +13,7 @@ from schemathesis import Case
 from schemathesis.core.parameters import ParameterLocation
 
 AGENT = "ada"
+TRIES_MAX = 100
 VALUES = {f"kept-{n}": n for n in range(100)}
 
 _numbers = count(1)
@@ -28,7 +29,10 @@ class Furniture:
         self._http.close()
 
     def _made(self, path: str, body: dict[str, Any], **headers: str) -> str:
-        reply = self._http.post(path, json=body, headers=headers)
+        for _ in range(TRIES_MAX):
+            reply = self._http.post(path, json=body, headers=headers)
+            if reply.status_code != 429:  # the machine is busy, and with it the server
+                break
         assert reply.status_code == 200, reply.text
         return str(reply.json()["id"])
 

@@ -7,13 +7,15 @@ fails.
 
 import os
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 import requests
 import schemathesis
 from furniture import Furniture
 from http_words import running_server
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.errors import FlakyStrategyDefinition
 from schemathesis.specs.openapi.checks import use_after_free
 
 from openintent.model import Limits
@@ -21,7 +23,7 @@ from openintent.server.openapi import document
 from openintent.server.routes import ROUTES
 
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "12"))  # of each operation, besides every bound
-WALKS = EXAMPLES * 2
+WALKS = EXAMPLES // 3
 LINKED_MIN = 10  # operations that must have been reached by a link, and succeeded
 
 schema = schemathesis.openapi.from_dict(document(ROUTES, Limits())).exclude(tag="Streams")
@@ -60,6 +62,7 @@ SETTINGS = settings(
     max_examples=EXAMPLES,
     derandomize=True,  # the same requests in each run
     deadline=None,
+    database=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
@@ -96,6 +99,11 @@ def test_whatever_is_done_in_whatever_order_the_answers_stay_as_described(url, f
         def validate_response(self, response, case, additional_checks=None, **kwargs):
             case.validate_response(response, excluded_checks=[use_after_free], transport_kwargs=kwargs)
 
-    Walk.run(settings=settings(SETTINGS, max_examples=WALKS, stateful_step_count=8))
+    for number in range(WALKS):
+        # A server remembers, so the same choices may lead elsewhere. Hypothesis then gives up; the next walk goes on.
+        with suppress(FlakyStrategyDefinition):
+            seed(number)(Walk).run(
+                settings=settings(SETTINGS, max_examples=6, derandomize=False, stateful_step_count=8)
+            )
     successes = [label for label, status in followed if status == 200]
     assert len(set(successes)) >= LINKED_MIN, followed

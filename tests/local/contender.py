@@ -11,6 +11,8 @@ import threading
 from programs import say
 
 import openintent
+from openintent.client.lease import hold_of
+from openintent.clock import boot_s
 from openintent.exceptions import (
     ConflictError,
     LeaseConflictError,
@@ -26,6 +28,7 @@ INTENT = "count"
 TTL_S = 0.6  # what a killed holder held is free again this long after the next grantor is there
 WAIT_S = 4.0
 PULSE_S = 0.02
+ACT_S = 0.005
 
 
 def main(database: str, name: str) -> None:
@@ -58,7 +61,7 @@ def contend(client: openintent.OpenIntentClient, chance: random.Random) -> None:
             say("holds", scope=scope, token=lease.token)
             try:
                 count(client, scope, lease)
-                threading.Event().wait(chance.uniform(0, 0.03))
+                act(lease, until=boot_s() + chance.uniform(0, 0.03))
             finally:
                 no_longer_believe(lease)
     except (WaitTimeout, LeaseConflictError, LeaseLost, StaleTokenError) as refused:
@@ -69,7 +72,16 @@ def contend(client: openintent.OpenIntentClient, chance: random.Random) -> None:
 
 
 def no_longer_believe(lease: openintent.Lease) -> None:
-    say("ends", scope=lease.scope, token=lease.token)
+    # What it is told counts as soon as it is true, not when this thread comes to say so.
+    say("ends", scope=lease.scope, token=lease.token, until=hold_of(lease).trusted_until)
+
+
+def act(lease: openintent.Lease, *, until: float) -> None:
+    """Do something again and again, each time only if the lease is good."""
+    while (now := boot_s()) < until:
+        lease.check()
+        say("acts", scope=lease.scope, token=lease.token, looked_at=now)
+        threading.Event().wait(ACT_S)
 
 
 def count(client: openintent.OpenIntentClient, scope: str, lease: openintent.Lease) -> None:

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -122,11 +123,17 @@ def test_a_file_of_another_program_is_left_alone_and_the_next_try_is_a_new_one(d
 # What is around the file
 
 
-def test_a_name_too_long_for_a_socket_works_all_the_same(tmp_path, programs, monkeypatch):
+@pytest.fixture
+def short_folder():
+    """The tests' own folders have names that are too long for a socket."""
+    with tempfile.TemporaryDirectory(prefix="oi-") as folder:
+        yield Path(folder)
+
+
+def test_a_name_too_long_for_a_socket_works_all_the_same(tmp_path, short_folder, programs, monkeypatch):
     folder = tmp_path / ("deep" * 20)
     folder.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime := tmp_path / "run"))
-    runtime.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime := short_folder))
     with openintent.local(folder / "leases.db", "a") as client:
         client.acquire_lease(space="s", scope="x")
         address = look(folder / "leases.db").entry.address

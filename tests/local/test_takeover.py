@@ -5,6 +5,7 @@ import os
 import random
 import statistics
 from itertools import pairwise
+from typing import NamedTuple
 
 import pytest
 from contender import INTENT, SCOPES
@@ -87,22 +88,34 @@ def test_killing_the_grantor_again_and_again_breaks_no_promise(arena):
 
 
 def check_exclusion(programs: list[Program]) -> None:
-    """Nobody believed in a lease while another one believed in one on the same scope."""
+    """Nobody believed in a lease, and nobody acted under one, while another one believed in one on the same scope."""
     for scope in SCOPES:
         beliefs = sorted(belief for program in programs for belief in beliefs_of(program, scope))
         assert len(beliefs) > ROUNDS
-        overlaps = [(one, other) for one, other in pairwise(beliefs) if one[1] > other[0]]
+        overlaps = [(one, other) for one, other in pairwise(beliefs) if max(one.end, one.acted_at) > other.start]
         assert overlaps == []
-        assert [token for *_, token in beliefs] == sorted({token for *_, token in beliefs}), "tokens rise"
+        assert [belief.token for belief in beliefs] == sorted({belief.token for belief in beliefs}), "tokens rise"
 
 
-def beliefs_of(program: Program, scope: str) -> list[tuple[float, float, int]]:
-    """From when to when, and the token."""
+class Belief(NamedTuple):
+    start: float
+    end: float
+    acted_at: float  # for the last time
+    token: int
+    pid: int
+
+
+def beliefs_of(program: Program, scope: str) -> list[Belief]:
+    """A program that did not run for a while cannot say that it stopped to believe; but it knows by the clock."""
     ends: dict[int, float] = {}
     for said in program.of("ends"):
-        ends.setdefault(said["token"], said["at"])  # one that was lost ends in the block, and again with it
-    held = [said for said in program.of("holds") if said["scope"] == scope]
-    return [(said["at"], ends.get(said["token"], program.dead_at), said["token"]) for said in held]
+        ends.setdefault(said["token"], min(said["at"], said["until"]))
+    acts = {said["token"]: said["looked_at"] for said in program.of("acts")}
+    held = {said["token"]: said["at"] for said in program.of("holds") if said["scope"] == scope}
+    return [
+        Belief(at, ends.get(token, program.dead_at), acts.get(token, at), token, program.pid)
+        for token, at in held.items()
+    ]
 
 
 def check_tokens(programs: list[Program]) -> None:

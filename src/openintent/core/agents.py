@@ -119,7 +119,7 @@ def hear(books: Books, agent: Agent, load: int | None) -> str:
 def fall_due(books: Books, agent: Agent) -> None:
     """Too many heartbeats are missing."""
     books.rev += 1
-    _set_status(books, agent, "dead" if agent.status == "unhealthy" else "unhealthy", agent.id)
+    _set_status(books, agent, "unhealthy" if agent.status == "active" else "dead", agent.id)
 
 
 def _set_status(books: Books, agent: Agent, status: str, actor: str) -> None:

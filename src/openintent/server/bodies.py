@@ -107,7 +107,7 @@ def decode_loosely(shape: type[T], body: bytes, *, unused: Collection[str] = ())
 
 def ignored_line(names: Iterable[str]) -> bytes:
     """The header line that names what had no effect, if there is anything that a header can carry."""
-    shown = sorted(name for name in names if name and name.isascii() and name.isprintable())
+    shown = sorted(name for name in names if name.strip() and name.isascii() and name.isprintable())
     return f"x-ignored-fields: {', '.join(shown)[:1000]}\r\n".encode() if shown else b""
 
 

@@ -26,7 +26,7 @@ from openintent.server.keys import Principal
 
 STREAMS_MAX: Final = 2_000
 PING_S: Final = 8.0  # nobody is left without a sign of life for 10 s
-LOOK_S: Final = 1.0
+LOOK_S: Final = 0.5  # a revoked key ends within a second, of which the key file takes a quarter
 WRITE_BYTES: Final = 65_536  # about as much goes into one write
 SOCKET_BYTES_MAX: Final = 131_072  # that the system may hold for a reader that does not read
 

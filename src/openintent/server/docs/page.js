@@ -138,7 +138,7 @@
 
   const refusals = (responses) =>
     Object.entries(responses).filter(([status]) => status !== "200").flatMap(([status, each]) =>
-      there(each).description.split("\n").map((line) => h("div", {}, h("i", {}, `${status} `), words(line.replace(/^- /, "")))));
+      there(each).description.split("\n").map((line) => h("div", { class: "field" }, h("i", {}, `${status} `), words(line.replace(/^- /, "")))));
   const opened = (method, path, operation) => {
     const parameters = (operation.parameters || []).map(there);
     const body = operation.requestBody?.content["application/json"];

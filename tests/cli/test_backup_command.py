@@ -11,6 +11,8 @@ from commandline import OPENINTENT, CommandLine, environment
 from openintent import OpenIntentClient
 
 cli = CommandLine()
+pytestmark = pytest.mark.slow  # each test makes databases, copies them, and starts servers on them
+
 READY = re.compile(r"openintent is ready at (\S+)")
 
 

@@ -52,8 +52,8 @@ async def bystander(line: Connection, stop: asyncio.Event) -> list[int]:
     """Somebody who has work to do meanwhile: reads, writes, renewals by name, releases."""
     seen = []
     while not stop.is_set():
-        seen.append((await line.call("GET", "/intents/work")).status)
-        seen.append((await line.call("PATCH", "/intents/work/state", {"state": {"at": len(seen)}}, match="*")).status)
+        seen.append((await line.call("GET", "/intents/job")).status)
+        seen.append((await line.call("PATCH", "/intents/job/state", {"state": {"at": len(seen)}}, match="*")).status)
     return seen
 
 
@@ -70,10 +70,10 @@ async def storm(server: ServerProcess) -> dict[str, int]:
 async def test_a_storm_of_acquires_costs_no_holder_its_lease(server: ServerProcess, connect: Connect):
     holders = [Holder(connect(f"holder-{number}"), number) for number in range(HOLDERS)]
     worker = connect("worker")
-    await worker.call("POST", "/intents", {"id": "work", "title": "Work"})
+    await worker.call("POST", "/intents", {"id": "job", "title": "Job"})
     await asyncio.gather(*(holder.acquire() for holder in holders))
     with OpenIntentClient(f"http://127.0.0.1:{server.port}", agent_id="sdk") as sdk:
-        kept = await asyncio.to_thread(sdk.acquire_lease, "work", "sdk", ttl_seconds=TTL_S)
+        kept = await asyncio.to_thread(sdk.acquire_lease, "job", "sdk", ttl_seconds=TTL_S)
         stop = asyncio.Event()
         keeping = [asyncio.create_task(holder.keep(stop)) for holder in holders]
         working = asyncio.create_task(bystander(worker, stop))

@@ -5,10 +5,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from commandline import CommandLine
 
@@ -19,6 +21,7 @@ from openintent.cli.doctor_facts import Clock, Facts, Package, gather
 from openintent.cli.doctor_net import Neighbour, ask, neighbour
 from openintent.engines.lockfile import Entry, LockFile, Look
 from openintent.engines.sqlite import APPLICATION_ID, SCHEMA_VERSION, Store
+from openintent.server.keys import issued
 from openintent.server.settings import Settings
 
 cli = CommandLine()
@@ -314,3 +317,21 @@ def test_the_public_package_beside_ours_is_noticed(tmp_path):
     done = cli("doctor", "--engine", "memory:", "--port", 0, PYTHONPATH=str(tmp_path))
     assert "the package `openintent` 0.17.0 is installed as well" in done.out
     assert "pip uninstall openintent" in done.out
+
+
+def test_keys_are_counted_and_a_key_file_that_lets_nobody_in_is_a_problem():
+    _, good = issued("ci", key_id="aaaa", secret=str(PATH), now=datetime(2026, 1, 1, tzinfo=UTC))
+    ended = msgspec.structs.replace(good, expires=datetime(2026, 2, 1, tzinfo=UTC))
+    assert found(checks.keys).level == "ok"
+    assert found(checks.keys, keys=[good, ended]).message == "1 good, 1 ended"
+    assert found(checks.keys, keys=[ended]).level == "problem"
+    assert "nobody is let in" in (found(checks.keys, keys=[ended]).remedy or "")
+    assert found(checks.keys, keys="line 1: not JSON").level == "problem"
+
+
+def test_a_key_file_that_others_can_read_is_found(tmp_path: Path):
+    (tmp_path / "leases.db.keys").write_text("# none\n")
+    (tmp_path / "leases.db.keys").chmod(0o644)
+    outcome = cli("doctor", "--engine", f"sqlite:///{tmp_path / 'leases.db'}", "--port", "0")
+    assert outcome.code == 1
+    assert "chmod 600" in outcome.out

@@ -321,6 +321,20 @@ def limits(facts: Facts) -> Iterator[Finding]:
     yield Finding("limits", "note", message, f"for more, as the administrator, before it starts: ulimit -Hn {needed}")
 
 
+def keys(facts: Facts) -> Iterator[Finding]:
+    """The dates of keys are the wall clock's, as they are for the server."""
+    found = facts.keys
+    if found is None:
+        yield Finding("keys", "ok", "none: only this machine is served, and everybody on it is trusted")
+    elif isinstance(found, str):
+        yield Finding("keys", "problem", found, "a server does not start with keys that it cannot rely on")
+    else:
+        now = datetime.fromtimestamp(facts.clock.wall_s, UTC)
+        good = sum(key.state(now) == "active" for key in found)
+        advice = None if good else "nobody is let in; make one with: openintent keys add NAME"
+        yield Finding("keys", "ok" if good else "problem", f"{good} good, {len(found) - good} ended", advice)
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     python,
     package,
@@ -336,6 +350,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     sync,
     clock,
     date,
+    keys,
     limits,
 )
 

@@ -10,7 +10,7 @@ import shutil
 import sys
 import sysconfig
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ import openintent
 from openintent.cli.doctor_disk import Database, database_facts
 from openintent.cli.doctor_net import Neighbour, ask, neighbour
 from openintent.clock import boot_s
+from openintent.server.keys import BadKeyFile, Key
+from openintent.server.keys import load as load_keys
 from openintent.server.settings import BadSettings, Settings, load
 from openintent.version import __version__
 
@@ -59,6 +61,9 @@ class Facts:
     here: Neighbour | None = None  # on the port that a server would take
     there: Neighbour | None = None  # at the address that commands would ask, if one is named
     database: Database | None = None  # None if the engine keeps none
+    keys: Sequence[Key] | str | None = (
+        None  # what is wrong with the key file, if it cannot be read; None: there is none
+    )
 
 
 def gather(flags: Mapping[str, Any], *, config: str | None, env: Mapping[str, str] = os.environ) -> Facts:
@@ -76,7 +81,15 @@ def gather(flags: Mapping[str, Any], *, config: str | None, env: Mapping[str, st
         here=neighbour(settings.host, settings.port) if settings.port else None,
         there=_there(env.get("OPENINTENT_URL")),
         database=database_facts(settings.engine),
+        keys=_keys(settings.key_file),
     )
+
+
+def _keys(file: Path | None) -> Sequence[Key] | str | None:
+    try:
+        return None if file is None else load_keys(file)
+    except BadKeyFile as wrong:
+        return str(wrong)
 
 
 def _settings(flags: Mapping[str, Any], config: str | None, env: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:

@@ -146,6 +146,18 @@ class Furniture:
         return body
 
 
+def is_utf8_by_chance(case: Case) -> bool:
+    """Whether a header beyond ASCII, sent as Latin-1, reads as a name in UTF-8: good to the server, not described."""
+    return any(isinstance(text, str) and not text.isascii() and _reads(text) for text in (case.headers or {}).values())
+
+
+def _reads(text: str) -> bool:
+    try:
+        return text.encode("latin-1").decode().isprintable()
+    except UnicodeError:
+        return False
+
+
 def _is_drawn_valid(case: Case, *locations: ParameterLocation) -> bool:
     assert case.meta is not None
     found = [case.meta.components.get(location) for location in locations]

@@ -246,7 +246,8 @@ def header_text(exchange: Exchange, name: bytes, limits: Limits) -> str | None:
 
 def agent(exchange: Exchange, limits: Limits, *, named: str | None = None) -> str:
     """Who asks: `named` elsewhere than in the header, and checked there. Lease calls without an agent are refused."""
-    found = header_text(exchange, b"x-agent-id", limits) if named is None else named
+    said = header_text(exchange, b"x-agent-id", limits)  # refused if it is malformed, even where the body has the word
+    found = said if named is None else named
     if found is None:
         raise problems.Refused(
             400, problems.plain("agent_required", "X-Agent-ID header required", hint="say which agent is asking")
@@ -259,7 +260,8 @@ def agent(exchange: Exchange, limits: Limits, *, named: str | None = None) -> st
 
 def actor(exchange: Exchange, limits: Limits, *, named: str | None = None, default: str = "anonymous") -> str:
     """Who acts: as the body says, else as the header says. Not everything needs a name, but a bound key has some."""
-    found = header_text(exchange, b"x-agent-id", limits) if named is None else named
+    said = header_text(exchange, b"x-agent-id", limits)
+    found = said if named is None else named
     principal = exchange.principal
     if principal.bound:
         if found is None:

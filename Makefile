@@ -5,12 +5,12 @@ MADE := .venv/.made
 RUNTIME := .venv/.runtime
 DEV := .venv/.dev
 
-SIM_EXAMPLES ?= 2000
+COUNT ?= 1000
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check fix sim bench demo requirements lint
+.PHONY: help serve test check fix sim proof bench demo requirements lint
 
 help: ## list these commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -30,9 +30,11 @@ fix: $(DEV) ## put the code into shape: formatting, and lint that can mend itsel
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-sim: $(DEV) ## search the rules of the core for a long time (SIM_EXAMPLES=2000; SEED=n repeats a run)
-	HYPOTHESIS_PROFILE=sim SIM_EXAMPLES=$(SIM_EXAMPLES) \
-	$(BIN)/pytest -n 2 tests/core -m hypothesis --timeout=0 --hypothesis-show-statistics $(if $(SEED),--hypothesis-seed=$(SEED))
+sim: $(DEV) ## simulate many histories in virtual time (COUNT=1000; SEED=7 tells the story of one)
+	PYTHONPATH=tests:tests/sim $(BIN)/python tests/sim/simulate.py --count $(COUNT) $(if $(SEED),--seed $(SEED))
+
+proof: $(DEV) ## prove all that is promised, and write docs/proof.md (LONG=1: the full sizes, about an hour)
+	$(BIN)/python proof/run.py $(if $(LONG),--long) $(ARGS)
 
 bench: $(DEV) ## measure this machine (ARGS are passed on)
 	$(BIN)/python bench/run.py $(ARGS)

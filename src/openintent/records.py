@@ -64,5 +64,5 @@ def decode(key: str, data: bytes) -> Any:
         raise EngineCorrupt(f"record {key!r} has format {data[:1].hex() or 'none'}, and this version reads {FORMAT}")
     try:
         return _decoders[key[:1]].decode(memoryview(data)[1:])
-    except (KeyError, msgspec.MsgspecError) as broken:
+    except (KeyError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as broken:
         raise EngineCorrupt(f"record {key!r} cannot be read: {broken}") from broken

@@ -1,11 +1,12 @@
 """A lease as its holder sees it, on a clock that the test moves."""
 
+import os
 from datetime import UTC, timedelta
 
 import pytest
 from samples import promise, seen
 
-from openintent.client.hold import Watcher
+from openintent.client.hold import Hold, Watcher
 from openintent.client.lease import Lease, hold_of, show
 from openintent.errors import LeaseLost
 
@@ -186,3 +187,99 @@ def test_a_renewal_at_the_end_of_max_hold_still_counts_as_heard(clock):
     assert hold.confirm(promise(sent_at=15.0, remaining_s=14.9))
     assert hold.watched().at_risk_at == pytest.approx(24.8)
     assert hold.renew_at(chance=0.5) > 15.0
+
+
+def test_a_reply_at_the_soft_stop_itself_is_too_late(kept, clock):
+    clock.now = hold_of(kept).stop_at
+    assert not hold_of(kept).confirm(promise(sent_at=24.0))
+
+
+@pytest.mark.parametrize(("told", "reason"), [({}, "revoked"), ({"ended_reason": "too old"}, "too old")])
+def test_a_lease_that_comes_back_ended_is_over_from_the_start(clock, told, reason):
+    hold = Hold(seen(status="revoked", **told), clock=clock)
+    assert hold.over
+    assert hold.failure().reason == reason
+
+
+def test_what_remains_is_nothing_after_a_loss_and_little_before_the_end(lease, clock):
+    clock.now = 29.4
+    assert lease.remaining == pytest.approx(0.5)
+    hold_of(lease).lose("revoked")
+    assert lease.remaining == 0.0
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("trust_ended", "no renewal of the lease was confirmed in time"),
+        ("client_closed", "the client that kept the lease alive was closed"),
+        ("preempted", "the lease has ended: preempted"),
+    ],
+)
+def test_a_loss_says_why_in_words_and_in_codes(lease, reason, message):
+    hold_of(lease).lose(reason)
+    lost = hold_of(lease).failure()
+    assert (lost.message, lost.code, lost.reason, lost.token) == (message, "lease_lost", reason, 7)
+
+
+def test_in_a_forked_child_a_lease_is_lost_because_of_the_fork(lease, monkeypatch):
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert lease.lost.is_set()
+    assert hold_of(lease).failure().reason == "forked"
+
+
+# Waiting for the end, on a clock that runs only while somebody waits
+
+
+class Waited:
+    """In the place of the event that says that it is over."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.waits: list[float] = []
+        self.meanwhile = lambda: None
+
+    def wait(self, seconds: float) -> None:
+        assert len(self.waits) < 1_000, "it waits without end"
+        assert seconds > 0
+        self.waits.append(seconds)
+        self.clock.now += seconds
+        self.meanwhile()
+
+    def set(self) -> None:
+        pass
+
+
+@pytest.fixture
+def waited(lease, clock) -> Waited:
+    hold_of(lease)._over = Waited(clock)
+    return hold_of(lease)._over
+
+
+def test_whoever_waits_for_the_end_waits_until_trust_ends(lease, clock, waited):
+    assert hold_of(lease).wait_over(None)
+    assert clock.now == pytest.approx(29.9)
+
+
+def test_whoever_waits_for_a_while_waits_no_longer(lease, clock, waited):
+    assert not hold_of(lease).wait_over(2.5)
+    assert clock.now == pytest.approx(2.5)
+    assert hold_of(lease).wait_over(60.0)
+    assert clock.now == pytest.approx(29.9)
+
+
+def test_a_machine_that_slept_is_noticed_within_a_second(lease, waited):
+    hold_of(lease).wait_over(None)
+    assert max(waited.waits) == 1.0
+
+
+def test_a_renewal_makes_whoever_waits_wait_on(lease, clock, waited):
+    waited.meanwhile = lambda: clock.now == 10.0 and hold_of(lease).confirm(promise(sent_at=10.0))
+    assert hold_of(lease).wait_over(None)
+    assert clock.now == pytest.approx(39.9)
+
+
+def test_whoever_waits_goes_on_as_soon_as_it_is_lost(lease, clock, waited):
+    waited.meanwhile = lambda: clock.now == 3.0 and hold_of(lease).lose("revoked")
+    assert hold_of(lease).wait_over(10.0)
+    assert clock.now == 3.0

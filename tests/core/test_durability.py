@@ -33,6 +33,17 @@ def test_a_grant_and_whoever_saw_it_wait_for_its_batch(world):
     assert after(world) == 1
 
 
+def test_a_release_and_the_grant_that_it_makes_have_two_places_in_the_order_and_the_release_is_first(world):
+    world.acquire("ann", lease="L1")
+    world.acquire("bob", wait_ms=1_000)
+    world.release("L1", "ann")
+    [(_, granted)] = world.answers
+    assert isinstance(granted.answer, Granted)
+    released = world.last
+    world.acquire("bob", "y")
+    assert released.rev < granted.rev < world.last.rev
+
+
 def test_a_renewal_of_a_durable_lease_waits_for_nothing(world):
     world.acquire("ann", lease="L1")
     world.commit()

@@ -46,16 +46,17 @@ UNKNOWN = Answer(0, {}, None)
 class Connection:
     """One agent's connection, opened when it is needed. One request at a time."""
 
-    def __init__(self, port: int, agent: str) -> None:
+    def __init__(self, port: int, agent: str, *, api_key: str | None = None) -> None:
         self._port = port
         self._agent = agent
+        self._api_key = "" if api_key is None else f"x-api-key: {api_key}\r\n"
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(
         self, method: str, path: str, body: Any = None, *, key: str | None = None, match: int | str | None = None
     ) -> Answer:
         """Send one request and read its answer; `UNKNOWN` if the connection breaks, whatever had been sent by then."""
-        more = "" if key is None else f"idempotency-key: {key}\r\n"
+        more = self._api_key + ("" if key is None else f"idempotency-key: {key}\r\n")
         more += "" if match is None else f"if-match: {match}\r\n"
         content = b"" if body is None else _encode(body)
         target = path if path in PROBES else API + path

@@ -1,11 +1,16 @@
 """A server in a process of its own, to be killed, stopped, frozen and started again on the same port and file."""
 
+import atexit
+import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from time import monotonic
 
@@ -22,6 +27,16 @@ def free_port() -> int:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+
+
+@cache
+def compiled() -> dict[str, str]:
+    """Variables that let servers share what Python compiles, where it is told to keep nothing: half of a start."""
+    if not sys.dont_write_bytecode:
+        return {}
+    folder = tempfile.mkdtemp(prefix="compiled-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
 
 
 class ServerProcess:
@@ -50,17 +65,23 @@ class ServerProcess:
         assert self._process is None
         self.started_at = monotonic()
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(
+                self.command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | compiled()
+            )
 
     def start(self) -> float:
         """Start it; returns how many seconds it took until it was ready."""
         self.launch()
-        assert self._process is not None
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._first_line()
         ready_s = monotonic() - self.started_at
         assert line.startswith(READY), f"{line}{self.log.read_text()}"
         return ready_s
+
+    def becomes_ready(self) -> bool:
+        """Wait for a process that was launched; False if it dies before it is ready."""
+        line = self._first_line()
+        assert line.startswith(READY) or not line, f"{line}{self.log.read_text()}"
+        return bool(line)
 
     def kill(self) -> None:
         """kill -9: nothing is finished, nothing is said."""
@@ -73,9 +94,18 @@ class ServerProcess:
         self.signal(signal.SIGTERM)
         return self._end()
 
+    def wait(self) -> int:
+        """Until it has ended by itself; returns the exit code."""
+        return self._end()
+
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
+
+    def _first_line(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
 
     def _end(self) -> int:
         assert self._process is not None

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import random
 import sys
 from pathlib import Path
@@ -9,14 +10,15 @@ from typing import Any
 
 import pytest
 from promises import Agent
+from proving import Figures
 from rawhttp import Connect, Connection
-from serverprocess import ServerProcess
+from serverprocess import ServerProcess, compiled
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-# Every answer during a copy comes within this, on any machine. The figure to read is the one that is printed.
+# Every answer during a copy comes within this, on any machine. The figure to read is the one that is added.
 ANSWER_S_MAX = 2.0
-WORK_S = 1.0
+WORK_S_MAX = 20.0
 
 
 async def command(*words: object) -> dict[str, Any]:
@@ -25,6 +27,7 @@ async def command(*words: object) -> dict[str, Any]:
         *(sys.executable, "-m", "openintent.cli", *map(str, words), "--json"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        env=os.environ | compiled(),
     )
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
@@ -55,6 +58,16 @@ class Marks:
         resumed = (await agent.call("GET", f"/spaces/after/events?order=asc&types=note&after={self.seq}")).body
         assert note.body["seq"] in [event["seq"] for event in resumed]
         self.token, self.seq = answer.body["token"], note.body["seq"]
+
+
+async def more_grants(agents: list[Agent], count: int) -> None:
+    """Until the agents, at work, were granted that many more leases."""
+    wanted = count + sum(op.token > 0 for agent in agents for op in agent.done)
+    async with asyncio.timeout(WORK_S_MAX):
+        while True:
+            if sum(op.token > 0 for agent in agents for op in agent.done) >= wanted:
+                return
+            await asyncio.sleep(0.02)
 
 
 def progress_of(agents: list[Agent]) -> list[tuple[int, int]]:
@@ -91,7 +104,7 @@ def lose(database: Path, what: list[str]) -> None:
     ],
 )
 async def test_after_a_restore_tokens_go_on_above_all_and_the_rest_is_that_of_the_copy(
-    server: ServerProcess, connect: Connect, tmp_path: Path, lost: list[str], end: str
+    server: ServerProcess, connect: Connect, tmp_path: Path, lost: list[str], end: str, figures: Figures
 ):
     engine, copy, marks = f"sqlite:///{server.database}", tmp_path / "copy", Marks()
     keeper = connect("keeper")
@@ -99,17 +112,17 @@ async def test_after_a_restore_tokens_go_on_above_all_and_the_rest_is_that_of_th
     agents = [Agent(f"agent-{n}", connect(f"agent-{n}"), random.Random(n)) for n in range(6)]
     await asyncio.gather(*(agent.create() for agent in agents))
     work = [asyncio.create_task(agent.work()) for agent in agents]
-    await asyncio.sleep(WORK_S)
+    await more_grants(agents, 30)
 
     before = progress_of(agents)
     told = await command("backup", copy, "--engine", engine)
     after = progress_of(agents)
     await keeper.call("DELETE", f"/leases/{kept['id']}")  # after the copy: it is to be live again
-    await asyncio.sleep(WORK_S)
+    await more_grants(agents, 30)
     server.stop() if end == "stop" else server.kill()
     await asyncio.gather(*work)
     marks.see(agents)
-    assert marks.token > told["token"] + 10, "too little happened after the copy"
+    assert marks.token > told["token"], "too little happened after the copy"
 
     for again in range(2):
         lose(server.database, lost)
@@ -122,16 +135,25 @@ async def test_after_a_restore_tokens_go_on_above_all_and_the_rest_is_that_of_th
             await marks.see_grant(connect("late"), f"part-{n}")
         marks.term = int((await connect("reader").call("GET", "/leases")).headers["x-term"])
         server.stop() if again == 0 else server.kill()
+    figures.add(
+        "an older copy brought back",
+        server_ended_by=end,
+        files_lost_before=len(lost),
+        restores=2,
+        acknowledged=sum(len(agent.done) for agent in agents),
+        tokens_that_came_twice=0,
+        event_numbers_that_came_twice=0,
+    )
 
 
 @pytest.mark.timeout(120)
 async def test_a_copy_under_load_ends_and_does_not_hold_the_server_up(
-    server: ServerProcess, connect: Connect, tmp_path: Path
+    server: ServerProcess, connect: Connect, tmp_path: Path, figures: Figures
 ):
     agents = [Agent(f"agent-{n}", connect(f"agent-{n}"), random.Random(n)) for n in range(16)]
     await asyncio.gather(*(agent.create() for agent in agents))
     work = [asyncio.create_task(agent.work()) for agent in agents]
-    await asyncio.sleep(WORK_S)
+    await more_grants(agents, 30)
     done_before = [len(agent.done) for agent in agents]
     for n in range(5):
         await command("backup", tmp_path / f"copy-{n}", "--engine", f"sqlite:///{server.database}")
@@ -139,6 +161,6 @@ async def test_a_copy_under_load_ends_and_does_not_hold_the_server_up(
     server.kill()
     await asyncio.gather(*work)
     longest_s = max(op.answered - op.called for op in during)
-    print(f"answers during five copies: {len(during):,}, the longest took {longest_s * 1_000:.0f} ms")  # noqa: T201
+    figures.add("copies under load", copies=5, answers=len(during), answer_ms_max=round(1_000 * longest_s))
     assert len(during) > 100
     assert longest_s < ANSWER_S_MAX

@@ -1,10 +1,9 @@
 """Streams of events: nothing is missed or told twice over crashes, and nobody pays for a reader that does not read.
 
-STREAM_READERS and STREAM_KILLS make the first test larger: 200 and 20 are what is promised.
+PROOF_STREAM_READERS and PROOF_STREAM_KILLS make the first test larger: 200 and 20 are what is promised.
 """
 
 import asyncio
-import os
 import random
 import statistics
 from collections.abc import AsyncIterator, Iterator
@@ -15,13 +14,14 @@ from typing import Any
 
 import pytest
 from eventreader import Deaf, EventReader, Refused
+from proving import Figures, size
 from rawhttp import Connect, Connection
 from serverprocess import ServerProcess
 
 pytestmark = pytest.mark.anyio
 
-READERS = int(os.environ.get("STREAM_READERS", "40"))
-KILLS = int(os.environ.get("STREAM_KILLS", "3"))
+READERS = size("stream_readers", 40)
+KILLS = size("stream_kills", 3)
 INTENTS, SPACES, PORTFOLIOS, AGENTS = 8, 4, 3, 4
 MOVES = {
     "added_to_portfolio": True,
@@ -173,7 +173,9 @@ def told_to_agents(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_over_kills_under_load_every_reader_is_told_every_event_once(server: ServerProcess, connect: Connect):
+async def test_over_kills_under_load_every_reader_is_told_every_event_once(
+    server: ServerProcess, connect: Connect, figures: Figures
+):
     boss, rng = connect("boss"), random.Random(7)
     await populate(boss)
     places = [f"{kind}/{name}{number}" for kind, name, count in KINDS for number in range(count)]
@@ -207,10 +209,9 @@ async def test_over_kills_under_load_every_reader_is_told_every_event_once(serve
         assert all(told.data == by_number[told.id] for told in reader.told if told.id is not None)
     told = sum(len(reader.numbers) for reader in readers)
     came_back = sum(reader.connections for reader in readers)
-    print(  # noqa: T201
-        f"readers {len(readers)}, kills {KILLS}, acknowledged {sum(worker.done for worker in workers):,}, "
-        f"connections {came_back:,}, events told {told:,}: each once, in order, none missed"
-    )
+    done = sum(worker.done for worker in workers)
+    seen = {"acknowledged": done, "connections": came_back, "events_told": told, "missed": 0, "told_twice": 0}
+    figures.add("streams over kill -9 of the server", readers=len(readers), kills=KILLS, **seen)
     assert came_back >= len(readers) * (KILLS // 2 + 1), "too few were cut off to mean anything"
     assert told > 50 * len(readers)
 

@@ -1,7 +1,7 @@
 """Requests that nobody should send (`bad_requests.jsonl`): each is refused with its own code and changes nothing.
 
 In that file `<<x*600>>` stands for six hundred times x, `{lease}` and `{coordinator}` for two leases that there are,
-and a header that is null is left out.
+`{ended}` for one that there was, and a header that is null is left out.
 """
 
 import json
@@ -44,6 +44,8 @@ def leases(api):
     state = {"number": 5, "list": [1]}
     whole = {"id": "target", "title": "Report", "state": state, "created_by": "holder", "depends_on": ["other"]}
     made(api, "/intents", whole)
+    policy = {"allowed_agents": ["holder"]}
+    made(api, "/intents", {"id": "governed", "title": "g", "created_by": "holder", "governance_policy": policy})
     made(api, "/portfolios", {"id": "target", "name": "Target"})
     made(api, "/portfolios/target/intents", {"intent_id": "target"})
     made(api, "/agents/register", {"agent_id": "holder"})
@@ -52,7 +54,10 @@ def leases(api):
     made(api, "/intents/target/decisions", decision, **{"Idempotency-Key": "used"})
     made(api, "/intents/target/leases", {"scope": "held", "ttl_seconds": 600, "reentrant": True})
     lead = {"intent_id": "target", "ttl_seconds": 600}
+    ended = made(api, "/spaces/target/leases", {"scope": "ended"})["id"]
+    assert api.delete(f"/leases/{ended}", agent="holder").status_code == 200
     return {
+        "{ended}": ended,
         "{lease}": made(api, "/spaces/target/leases", {"scope": "own", "ttl_seconds": 600, "reentrant": True})["id"],
         "{coordinator}": made(api, "/coordinators", lead, **{"Idempotency-Key": "lead"})["id"],
     }
@@ -60,7 +65,14 @@ def leases(api):
 
 LISTS = ("/intents", "/portfolios", "/agents", "/intents/target/agents", "/intents/target/decisions")
 LISTS += ("/portfolios/target/intents", "/spaces/target/queue", "/intents/target/coordinators/queue")
-LOGS = ("/intents/target", "/intents/other", "/spaces/target", "/portfolios/target", "/agents/holder")
+LOGS = (
+    "/intents/target",
+    "/intents/other",
+    "/intents/governed",
+    "/spaces/target",
+    "/portfolios/target",
+    "/agents/holder",
+)
 
 
 def everything(api):
@@ -91,7 +103,7 @@ def test_a_bad_request_is_refused_with_its_code_and_changes_nothing(api, leases,
 
 
 def test_there_are_enough_of_them_and_their_codes_are_known():
-    assert len(CASES) >= 500
+    assert len(CASES) >= 700
     assert len({case["what"] for case in CASES}) == len(CASES)
     assert {case["code"] for case in CASES} <= set(BY_CODE)
     assert {case["status"] // 100 for case in CASES} == {4}

@@ -1,35 +1,89 @@
-"""Whether a history keeps the promises. Each check gives the violations that it finds, as sentences."""
+"""Whether a history keeps the promises. Each check gives the violations that it finds, as sentences.
 
-from collections.abc import Iterator
+The numbers are those of the invariants that they hold: 1 exclusion, 2 exclusion of belief, 3 tokens rise, 4 no stale
+write, 5 nothing acknowledged is lost, 6 no resurrection, 7 neither early nor late expiry, 8 the log, 9 the queue,
+10 repeats act once, 11 authority, 12 one order.
+"""
 
-from history import Heard
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import linear
+from history import Deed, Heard, overlap
+from judge_tape import (
+    attempts_act_once,
+    grants_are_told,
+    lapses_are_in_time,
+    nobody_overtakes,
+    nothing_is_renewed_after_its_end,
+)
+from replay import Replay, heard_is_durable
 from simworld import World
 
 from openintent import records
-from openintent.core.scopes import covers
 from openintent.model import Event
 
 DRIFT = 1.003  # clocks differ by 0.1 % each
 SLACK_S = 0.002
+RULES = linear.Rules(cooldown=True, late_release=True, conflicts=overlap)
+
+
+class Verdict:
+    """What was found in one history."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        events = durable_log(world)
+        replay = Replay(world.tape)
+        checks = (
+            log_is_whole(world, events),
+            tokens_rise(events),
+            grants_exclude(events),
+            beliefs_exclude(world),
+            acknowledged_is_logged(world, events),
+            no_resurrection(world),
+            replies_are_in_order(world),
+            store_is_fenced(world),
+            no_early_expiry(world, events),
+            only_holders_act(world, events),
+            counting_adds_up(world),
+            nothing_is_stuck(world),
+            no_failures_inside(world),
+            replay.violations,
+            heard_is_durable(replay, world.history.heard),
+            attempts_act_once(world.tape, replay),
+            nobody_overtakes(world.tape),
+            grants_are_told(world.tape, events),
+            nothing_is_renewed_after_its_end(world.tape),
+            lapses_are_in_time(world.tape),
+            self._one_order(),
+        )
+        self.violations = [violation for check in checks for violation in check]
+
+    def _one_order(self) -> Iterator[str]:
+        """I12, by an independent search among the deeds of the clients."""
+        verdict, stuck = linear.check([_operation(deed) for deed in self._world.history.deeds], rules=RULES)
+        self.undecided = int(verdict is linear.Verdict.UNDECIDED)
+        if verdict is linear.Verdict.BROKEN:
+            yield f"no order explains what was seen: {stuck}"
 
 
 def violations(world: World) -> list[str]:
-    events = durable_log(world)
-    checks = (
-        log_is_whole(world, events),
-        tokens_rise(events),
-        grants_exclude(events),
-        beliefs_exclude(world),
-        acknowledged_is_durable(world, events),
-        attempts_act_once(world),
-        no_resurrection(world),
-        replies_are_in_order(world),
-        store_is_fenced(world),
-        no_early_expiry(world, events),
-        nothing_is_stuck(world),
-        no_failures_inside(world),
+    return Verdict(world).violations
+
+
+def _operation(deed: Deed) -> linear.Op:
+    return linear.Op(
+        client=deed.client,
+        kind=deed.kind,
+        resource=deed.scope,
+        call=deed.since,
+        ret=deed.until,
+        outcome=deed.outcome,
+        token=deed.token,
+        ttl=deed.ttl_s,
+        attempt=deed.attempt if deed.kind == "acquire" else None,
     )
-    return [violation for check in checks for violation in check]
 
 
 def durable_log(world: World) -> list[Event]:
@@ -40,14 +94,14 @@ def durable_log(world: World) -> list[Event]:
     return [events[seq] for seq in sorted(events)]
 
 
-def log_is_whole(world: World, events: list[Event]) -> Iterator[str]:
+def log_is_whole(world: World, events: Sequence[Event]) -> Iterator[str]:
     """I8: numbered without gaps, up to what the head says."""
     numbers = [event.seq for event in events]
     if numbers != list(range(1, world.disk.head.seq + 1)):
         yield f"the log has {len(numbers)} events, the head says {world.disk.head.seq}"
 
 
-def tokens_rise(events: list[Event]) -> Iterator[str]:
+def tokens_rise(events: Sequence[Event]) -> Iterator[str]:
     """I3."""
     largest = 0
     for event in events:
@@ -58,14 +112,14 @@ def tokens_rise(events: list[Event]) -> Iterator[str]:
             largest = max(largest, token)
 
 
-def grants_exclude(events: list[Event]) -> Iterator[str]:
+def grants_exclude(events: Sequence[Event]) -> Iterator[str]:
     """I1, by the order of the log."""
     live: dict[str, tuple[str, str]] = {}
     for event in events:
         if event.type == "lease_acquired":
             payload = event.payload or {}
             for scope, holder in live.values():
-                if holder != event.actor and (covers(scope, payload["scope"]) or covers(payload["scope"], scope)):
+                if holder != event.actor and overlap(scope, payload["scope"]):
                     yield f"event {event.seq}: {payload['scope']} granted to {event.actor}, {holder} has {scope}"
             live[payload["lease_id"]] = (payload["scope"], event.actor)
         elif event.lease is not None and live.pop(event.lease.id, None) is None:
@@ -79,57 +133,65 @@ def beliefs_exclude(world: World) -> Iterator[str]:
     for index, belief in enumerate(spans):
         open_spans = [other for other in open_spans if spans[other].until > belief.since]
         for other in (spans[number] for number in open_spans):
-            apart = not (covers(other.scope, belief.scope) or covers(belief.scope, other.scope))
-            if other.client != belief.client and not apart and belief.until > belief.since:
+            if other.client != belief.client and overlap(other.scope, belief.scope) and belief.until > belief.since:
                 yield f"at {belief.since:.3f} {belief.client} and {other.client} both hold {belief.scope}/{other.scope}"
         open_spans.append(index)
 
 
-def acknowledged_is_durable(world: World, events: list[Event]) -> Iterator[str]:
-    """I5: whatever a client was told has happened is in the log."""
+def acknowledged_is_logged(world: World, events: Sequence[Event]) -> Iterator[str]:
+    """I5: whatever a client was told has happened, to itself or to others, is in the log."""
     granted = {(event.payload or {})["token"]: event.actor for event in events if event.type == "lease_acquired"}
     ended = {event.lease.id for event in events if event.lease is not None}
     for heard in world.history.heard:
         if heard.status != 200:
             continue
-        token = heard.body.get("token")
-        if heard.method == "POST" and token is not None and granted.get(token) != heard.client:
-            yield f"{heard.client} was told of token {token}, which the log has not"
+        for lease in _leases_in(heard):
+            if granted.get(lease["token"]) != lease["agent_id"]:
+                yield f"{heard.client} was told of token {lease['token']}, which the log has not"
         if heard.method == "DELETE" and "id" in heard.body and heard.body["id"] not in ended:
             yield f"{heard.client} was told that {heard.body['id']} is released, and the log does not know"
 
 
-def attempts_act_once(world: World) -> Iterator[str]:
-    """I10."""
-    tokens: dict[tuple[str, str], set[int]] = {}
-    for heard in world.history.heard:
-        if heard.status == 200 and heard.attempt is not None and "token" in heard.body:
-            tokens.setdefault((heard.client, heard.attempt), set()).add(heard.body["token"])
-    yield from (f"attempt {key} got the tokens {sorted(got)}" for key, got in tokens.items() if len(got) > 1)
+def _leases_in(heard: Heard) -> list[dict[str, object]]:
+    if not isinstance(heard.body, dict):
+        return list(heard.body)
+    if "token" in heard.body and "agent_id" in heard.body:
+        return [heard.body]
+    return [lease for lease in heard.body.get("leases", ()) if "agent_id" in lease]
 
 
 def no_resurrection(world: World) -> Iterator[str]:
     """I6: in the order of decisions, what was lost once is never renewed."""
     lost: set[str] = set()
     for heard in sorted(_decided(world), key=lambda heard: (heard.term, heard.rev)):
-        for verdict in heard.body.get("leases", ()):
-            if verdict.get("verdict") == "lost" and verdict.get("reason") != "unknown":
+        for verdict in _verdicts(heard):
+            if verdict["verdict"] == "lost" and verdict.get("reason") != "unknown":
                 lost.add(verdict["id"])
-            elif verdict.get("verdict") == "renewed" and verdict["id"] in lost:
+            elif verdict["verdict"] == "renewed" and verdict["id"] in lost:
                 yield f"lease {verdict['id']} was renewed after it was lost"
         if heard.method == "DELETE" and heard.status == 200 and "id" in heard.body:
             lost.add(heard.body["id"])
 
 
+def _verdicts(heard: Heard) -> list[dict[str, str]]:
+    found = heard.body.get("leases", ()) if isinstance(heard.body, dict) else ()
+    return [verdict for verdict in found if "verdict" in verdict]
+
+
 def replies_are_in_order(world: World) -> Iterator[str]:
-    """I12, as far as one client sees it: what was answered before the next was asked comes before it."""
-    newest: dict[str, Heard] = {}
-    for heard in sorted(_decided(world), key=lambda heard: heard.sent):
-        before = newest.get(heard.client)
-        if before is not None and before.heard < heard.sent and (before.term, before.rev) >= (heard.term, heard.rev):
-            yield f"{heard.client}: {heard.path} has {(heard.term, heard.rev)} after {(before.term, before.rev)}"
-        if before is None or (heard.term, heard.rev) > (before.term, before.rev):
-            newest[heard.client] = heard
+    """I12: what anybody was answered before another asked comes before the answer to that one."""
+    moments = [(heard.sent, 1, heard) for heard in _decided(world)]
+    moments += [(heard.heard or 0.0, 0, heard) for heard in _decided(world)]
+    newest = (0, 0)
+    before: dict[int, tuple[int, int]] = {}
+    for _, asks, heard in sorted(moments, key=lambda moment: moment[:2]):
+        revision = (heard.term, heard.rev)
+        if asks:
+            before[id(heard)] = newest
+        else:
+            if revision <= before[id(heard)]:
+                yield f"{heard.client}: {heard.path} has {revision} after somebody had {before[id(heard)]}"
+            newest = max(newest, revision)
 
 
 def _decided(world: World) -> list[Heard]:
@@ -139,17 +201,15 @@ def _decided(world: World) -> list[Heard]:
 def store_is_fenced(world: World) -> Iterator[str]:
     """I4: what the store took in overlapping scopes never goes back."""
     taken: dict[str, int] = {}
-    for at, client, scope, token, accepted in world.store.log:
-        if not accepted:
-            world.history.count("stale write refused")
-            continue
-        seen = max((large for other, large in taken.items() if covers(scope, other) or covers(other, scope)), default=0)
-        if seen > token:
-            yield f"at {at:.3f} the store took {token} of {client} after {seen}"
-        taken[scope] = max(token, taken.get(scope, 0))
+    for write in world.store.log:
+        if write.accepted:
+            seen = max((large for other, large in taken.items() if overlap(write.scope, other)), default=0)
+            if seen > write.token:
+                yield f"at {write.at:.3f} the store took {write.token} of {write.client} after {seen}"
+            taken[write.scope] = max(write.token, taken.get(write.scope, 0))
 
 
-def no_early_expiry(world: World, events: list[Event]) -> Iterator[str]:
+def no_early_expiry(world: World, events: Sequence[Event]) -> Iterator[str]:
     """I7a: a lease that lapsed had all the time that its holder was promised, from the sending of the request on."""
     promised = _promises(world)
     decided_at = world.disk.decided_at
@@ -176,25 +236,47 @@ def _promises(world: World) -> dict[int, tuple[float, float]]:
 def _promised(heard: Heard, tokens: dict[str, int]) -> Iterator[tuple[int, float]]:
     """The promises in one reply: that of a grant, or those of a heartbeat. `tokens` is by lease, and grows."""
     body = heard.body
-    if heard.status == 200 and heard.method == "POST" and "remaining_seconds" in body:
+    if heard.status == 200 and heard.method == "POST" and isinstance(body, dict) and "remaining_seconds" in body:
         tokens[body["id"]] = body["token"]
         yield body["token"], body["waited_seconds"] + body["remaining_seconds"]
-    for verdict in body.get("leases", ()):
-        if verdict.get("verdict") == "renewed" and verdict["id"] in tokens:
-            yield tokens[verdict["id"]], verdict["remaining_seconds"]
+    for verdict in _verdicts(heard):
+        if verdict["verdict"] == "renewed" and verdict["id"] in tokens:
+            yield tokens[verdict["id"]], float(verdict["remaining_seconds"])
+
+
+def only_holders_act(world: World, events: Sequence[Event]) -> Iterator[str]:
+    """I11: nobody ends or prolongs what somebody else holds."""
+    holders = {(e.payload or {})["lease_id"]: e.actor for e in events if e.type == "lease_acquired"}
+    for heard in world.history.heard:
+        for verdict in _verdicts(heard):
+            if verdict["verdict"] == "renewed" and holders.get(verdict["id"], heard.client) != heard.client:
+                yield f"{heard.client} prolonged lease {verdict['id']} of {holders[verdict['id']]}"
+        lease_id = heard.path.rpartition("/leases/")[2]
+        if heard.status == 200 and lease_id in holders and holders[lease_id] != heard.client:
+            yield f"{heard.client} was let do {heard.method} to lease {lease_id} of {holders[lease_id]}"
+
+
+def counting_adds_up(world: World) -> Iterator[str]:
+    """I5 and I10: every acknowledged increment is there, and none counted twice."""
+    key = next((key for key in world.disk.records if key.startswith("i/")), None)
+    counted = 0 if key is None else records.decode(key, world.disk.records[key]).state["n"]
+    outcomes = Counter(world.history.counted.values())
+    world.history.count("counted", outcomes["ok"])
+    if not outcomes["ok"] <= counted <= outcomes["ok"] + outcomes["unknown"]:
+        yield f"the number is {counted}: {outcomes['ok']} additions were acknowledged, {outcomes['unknown']} unknown"
 
 
 def nothing_is_stuck(world: World) -> Iterator[str]:
-    """In the quiet phase everybody finishes, and whatever nobody holds becomes free."""
-    busy = [client.name for client in world.clients.values() if client.busy]
-    if busy:
-        yield f"still busy at the end: {busy}"
-    left = [key for key in world.disk.records if key.startswith(("l/", "w/"))]
+    """I7b: in the quiet phase everybody finishes, what nobody holds becomes free, and what is free can be had."""
+    left = world.left_over()
     if left:
         yield f"left behind: {left}"
+    for scope, said in world.history.probes.items():
+        if said != "granted":
+            yield f"in the end {scope} could not be had: {said}"
 
 
 def no_failures_inside(world: World) -> Iterator[str]:
-    loops = [each.loop for each in (*world.servers, *world.clients.values())]
+    loops = [each.loop for each in (*world.servers, *world.clients.values(), world.operator)]
     for loop in loops:
         yield from (f"failure inside: {failure}" for failure in loop.failures)

@@ -9,7 +9,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from random import Random
 
-from simloop import Scheduler, SimLoop
+from history import History
+from simloop import Scheduler
 
 from openintent.engines.base import Change, Delete, Deposed, Guarantees, Head, OutcomeUncertain, Put, Record
 from openintent.errors import EngineUnavailable
@@ -23,11 +24,11 @@ class Disk:
         self.records: dict[str, bytes] = {}
         self._keys: list[str] | None = None
         self.owner: object = None  # who has the OS lock
-        self.commits = 0
+        self.took: list[Head] = []  # the heads that were written, in order
         self.decided_at: dict[int, float] = {}  # by event: the true time by which it had been decided
 
     def write(self, head: Head, changes: Sequence[Change]) -> None:
-        self.commits += 1
+        self.took.append(head)
         self._keys = None
         for change in changes:
             if isinstance(change, Put):
@@ -51,17 +52,21 @@ class SimEngine:
     guarantees = Guarantees(durable=True, survives_node_loss=False, exclusive_open=True)
     notice = None
 
-    def __init__(self, disk: Disk, scheduler: Scheduler, loop: SimLoop, random: Random, *, fails: float) -> None:
-        assert disk.owner is None
+    def __init__(self, disk: Disk, scheduler: Scheduler, random: Random, history: History, *, fails: float) -> None:
+        assert disk.owner is None, "two servers on one disk"
         disk.owner = self
         self._disk = disk
         self._scheduler = scheduler
-        self._loop = loop
         self._random = random
-        self._fails = fails
+        self._history = history
+        self.fails = fails
         self._pending: list[Callable[[], None]] = []
         self.uncertain = False
-        self.failures = 0
+        self.doom: Callable[[], None] | None = None  # ends the process in the middle of its next commit
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._pending)
 
     def lose(self) -> None:
         """The process was killed: of what is on its way, the first so many still arrive, in order."""
@@ -80,17 +85,18 @@ class SimEngine:
         if self.uncertain:
             raise EngineUnavailable("not reopened")
         kept = list(changes)
+        self._scheduler.happened()
         for seq in range(expect.seq + 1, head.seq + 1):
             self._disk.decided_at[seq] = self._scheduler.now
         fate = self._random.random()
-        if fate < self._fails / 2:
-            self.failures += 1
+        if fate < self.fails / 2:
+            self._history.count("disk full")
             raise EngineUnavailable("no space left")
         await asyncio.sleep(self._delay_s())
         if expect != self._disk.head:
             raise Deposed(self._disk.head)
-        if fate < self._fails:
-            self.failures += 1
+        if fate < self.fails:
+            self._history.count("sync failed")
             self.uncertain = True
             if self._random.random() < 0.5:
                 self._disk.write(head, kept)
@@ -102,11 +108,20 @@ class SimEngine:
             self._disk.write(head, changes)
 
         self._pending.append(write)
+        if self.doom is not None and self._random.random() < 0.6:
+            await self._end()
         await asyncio.sleep(self._delay_s())
         self._pending.remove(write)
         write()
+        if self.doom is not None:
+            await self._end()
         if self._random.random() < 0.3:
             await asyncio.sleep(self._delay_s())  # durable, and nobody knows yet
+
+    async def _end(self) -> None:
+        assert self.doom is not None
+        self.doom()
+        await asyncio.sleep(0)  # for ever, in a process that is dead
 
     def _delay_s(self) -> float:
         return self._random.choice((0.0, 0.0005, 0.001, 0.01)) if self._random.random() < 0.98 else 0.4

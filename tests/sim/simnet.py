@@ -2,43 +2,53 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
 import msgspec
+from history import History
+from scenario import Weather
 from simloop import Scheduler, SimLoop
 from simserver import SimExchange, SimServer
 
 from openintent.client.calls import Call
 from openintent.client.replies import Reply
-from openintent.errors import OutcomeUnknown, Unavailable
+from openintent.errors import OpenIntentError, OutcomeUnknown, Unavailable
 from openintent.wire import API
 
 TIMEOUT_S = 5.0
 
 
-@dataclass(frozen=True)
-class Weather:
-    """How bad the network is. Each seed draws its own."""
-
-    loss: float = 0.0
-    repeats: float = 0.0
-    tail: float = 0.0  # share of messages that take up to three seconds
-
-
 class Network:
-    def __init__(self, scheduler: Scheduler, random: Random, weather: Weather) -> None:
+    def __init__(self, scheduler: Scheduler, random: Random, history: History, weather: Weather) -> None:
         self._scheduler = scheduler
         self._random = random
+        self._history = history
         self._weather = weather
         self._cut_until: dict[str, float] = {}
+        self._slow: dict[str, tuple[float, float]] = {}  # how slow, and until when
         self.server: SimServer | None = None  # as far as one listens
-        self.late = 0  # replies that took more than a second
-        self.repeated = 0
+        self.open: set[Connection] = set()
+
+    def break_all(self) -> None:
+        """The server died. Some clients are told by the network, the others wait in vain."""
+        for connection in sorted(self.open, key=lambda connection: connection.number):
+            if self._random.random() < 0.5:
+                self.carry(connection.client, connection.lose)
+
+    def calm(self) -> None:
+        """From now on all messages arrive, and soon."""
+        self._weather = Weather()
+        self._cut_until.clear()
+        self._slow.clear()
 
     def cut(self, client: str, seconds: float) -> None:
         self._cut_until[client] = self._scheduler.now + seconds
+
+    def slow(self, client: str, seconds: float) -> None:
+        """For twice that long every message takes that long."""
+        self._slow[client] = (seconds, self._scheduler.now + 2 * seconds)
 
     def is_cut(self, client: str) -> bool:
         return self._scheduler.now < self._cut_until.get(client, 0.0)
@@ -51,47 +61,53 @@ class Network:
         delay_s = 0.0005 + chance() * 0.02
         if chance() < self._weather.tail:
             delay_s = chance() * 3.0
-        self.late += delay_s > 1.0
+            self._history.count("message later than a second", delay_s > 1.0)
+
+        slow_s, until = self._slow.get(client, (0.0, 0.0))
+        if self._scheduler.now < until:
+            delay_s = max(delay_s, slow_s)
 
         def arrive() -> None:
             if not self.is_cut(client):
+                self._scheduler.happened()
                 deliver()
 
         self._scheduler.after(delay_s, arrive)
 
     def twice(self) -> bool:
         again = self._random.random() < self._weather.repeats
-        self.repeated += again
+        self._history.count("request repeated by the network", again)
         return again
 
 
 class SimTransport:
     """What the flows' driver sends through. Sending and not hearing is an unknown outcome; nobody there is none."""
 
-    def __init__(self, network: Network, loop: SimLoop, client: str, agent_id: str, heard: Callable[..., None]) -> None:
+    def __init__(self, network: Network, loop: SimLoop, client: str, life: int, history: History) -> None:
         self._network = network
         self._loop = loop
         self._client = client
-        self._agent_id = agent_id
-        self._heard = heard
+        self._life = life
+        self._history = history
 
     async def exchange(self, call: Call[Any]) -> Reply:
-        server = self._network.server
         sent_at = self._loop.time()
-        if server is None and not self._network.is_cut(self._client):
+        if self._network.server is None and not self._network.is_cut(self._client):
             await asyncio.sleep(0.001)
             raise Unavailable("no server could be reached", code="unreachable")
-        answer: asyncio.Future[tuple[int, bytes, dict[str, str]]] = self._loop.create_future()
-        connection = Connection(self._network, self._loop, self._client, answer)
+        noted = self._history.send(self._client, self._life, call, self._loop.true(sent_at))
+        connection = Connection(self._network, self._loop, self._client, len(self._history.requests))
         self._network.carry(self._client, lambda: self._arrive(call, connection))
         if self._network.twice():
+            noted.copies += 1
             self._network.carry(self._client, lambda: self._arrive(call, connection))
+        timer = self._loop.call_later(call.timeout_s or TIMEOUT_S, connection.time_out)
         try:
-            status, body, headers = await asyncio.wait_for(answer, call.timeout_s or TIMEOUT_S)
-        except TimeoutError:
+            status, body, headers = await connection.answered
+        finally:
+            timer.cancel()
             connection.close()
-            raise OutcomeUnknown("no answer came", code="no_answer") from None
-        self._heard(call, status, body, headers, sent_at)
+        self._history.hear(noted, status, body, headers)
         return Reply(status, body, sent_at, headers.get("retry-after"))
 
     def _arrive(self, call: Call[Any], connection: "Connection") -> None:
@@ -99,12 +115,12 @@ class SimTransport:
         if server is None:
             connection.reset()
             return
-        headers = {b"x-agent-id": self._agent_id.encode(), b"content-type": b"application/json"}
+        headers = {b"x-agent-id": self._client.encode(), b"content-type": b"application/json"}
         headers |= {name.lower().encode(): value.encode() for name, value in call.headers.items()}
         body = b"" if call.body is None else msgspec.json.encode(call.body)
         server.receive(
             lambda service: SimExchange(service, call.method, API + call.path, headers, body, connection.answer),
-            connection.opened.append,
+            lambda exchange: connection.opened.append((server, exchange)),
         )
 
     async def close(self) -> None: ...
@@ -113,30 +129,42 @@ class SimTransport:
 class Connection:
     """What one request came by. If its client goes, the server hears of that some time later."""
 
-    def __init__(self, network: Network, loop: SimLoop, client: str, answer: asyncio.Future[Any]) -> None:
+    def __init__(self, network: Network, loop: SimLoop, client: str, number: int) -> None:
         self._network = network
         self._loop = loop
-        self._client = client
-        self._answer = answer
-        self.opened: list[SimExchange] = []
+        self.client = client
+        self.number = number
+        network.open.add(self)
+        self.answered: asyncio.Future[tuple[int, bytes, dict[str, str]]] = loop.create_future()
+        self.opened: list[tuple[SimServer, SimExchange]] = []
+
+    @property
+    def _heard(self) -> bool:
+        return self.answered.done() and not self.answered.cancelled() and self.answered.exception() is None
 
     def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self._network.carry(self._client, lambda: self._loop.post(self._settle, (status, bytes(body), headers)))
+        self._network.carry(self.client, lambda: self._loop.post(self._settle, (status, bytes(body), headers)))
 
     def _settle(self, outcome: tuple[int, bytes, dict[str, str]]) -> None:
-        if not self._answer.done():
-            self._answer.set_result(outcome)
+        if not self.answered.done():
+            self.answered.set_result(outcome)
+
+    def time_out(self) -> None:
+        self._fail(OutcomeUnknown("no answer came", code="no_answer"))
 
     def reset(self) -> None:
         """Nobody listens any more."""
-        self._loop.post(self._fail)
+        self._loop.post(self._fail, Unavailable("the connection was refused", code="unreachable"))
 
-    def _fail(self) -> None:
-        if not self._answer.done():
-            self._answer.set_exception(Unavailable("the connection was refused", code="unreachable"))
+    def _fail(self, failure: OpenIntentError) -> None:
+        if not self.answered.done():
+            self.answered.set_exception(failure)
+
+    def lose(self) -> None:
+        self._loop.post(self._fail, OutcomeUnknown("the connection broke", code="no_answer"))
 
     def close(self) -> None:
-        server = self._network.server
-        if server is not None:
-            for exchange in self.opened:
-                self._network.carry(self._client, lambda exchange=exchange: server.loop.post(exchange.gone))  # type: ignore[misc]
+        self._network.open.discard(self)
+        if not self._heard:
+            for server, exchange in self.opened:
+                self._network.carry(self.client, partial(server.loop.post, exchange.gone))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
+from history import History
 from simdisk import Disk, SimEngine
 from simloop import Scheduler, SimLoop
 
@@ -48,6 +49,7 @@ class SimServer:
         disk: Disk,
         scheduler: Scheduler,
         random: Random,
+        history: History,
         *,
         fails: float,
         wall_ms: Callable[[], int],
@@ -55,7 +57,7 @@ class SimServer:
     ) -> None:
         rate = 1 + random.uniform(-0.001, 0.001)
         self.loop = SimLoop(scheduler, origin=random.uniform(0, 1e6), rate=rate)
-        self.engine = SimEngine(disk, scheduler, self.loop, random, fails=fails)
+        self.engine = SimEngine(disk, scheduler, random, history, fails=fails)
         self._scheduler = scheduler
         self.ready = False
         self.stopped = False

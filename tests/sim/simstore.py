@@ -1,29 +1,40 @@
 """A resource that checks tokens: the last line, against writers that come too late."""
 
+from dataclasses import dataclass
+
+from history import History, overlap
 from simloop import Scheduler
 
-from openintent.core.scopes import covers
+
+@dataclass(frozen=True)
+class Write:
+    at: float
+    client: str
+    scope: str
+    token: int
+    accepted: bool
 
 
 class FencedStore:
     """Remembers the largest token that it has seen in each scope, and refuses a smaller one in any that overlaps."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, history: History) -> None:
         self._scheduler = scheduler
+        self._history = history
         self._largest: dict[str, int] = {}
-        self.log: list[tuple[float, str, str, int, bool]] = []
+        self.log: list[Write] = []
 
     def send(self, client: str, scope: str, token: int, delay_s: float) -> None:
         """A write that is under way from now on; its sender may be dead before it arrives."""
         self._scheduler.after(delay_s, lambda: self._write(client, scope, token))
 
     def _write(self, client: str, scope: str, token: int) -> None:
-        seen = max((large for other, large in self._largest.items() if _overlap(scope, other)), default=0)
+        self._scheduler.happened()
+        seen = max((large for other, large in self._largest.items() if overlap(scope, other)), default=0)
         accepted = token >= seen
         if accepted:
             self._largest[scope] = max(token, self._largest.get(scope, 0))
-        self.log.append((self._scheduler.now, client, scope, token, accepted))
-
-
-def _overlap(one: str, other: str) -> bool:
-    return covers(one, other) or covers(other, one)
+        else:
+            self._history.count("stale write refused")
+        self.log.append(Write(self._scheduler.now, client, scope, token, accepted))
+        self._history.tell(f"the store {'takes' if accepted else 'refuses'} token {token} of {client} in {scope}")

@@ -1,95 +1,62 @@
-"""One seed, one history: a server that crashes, clients that die, a network that lies, and in the end a quiet phase."""
+"""One scenario, one history: a server that crashes, clients that die, a network that lies, and in the end quiet."""
 
+import asyncio
 import random as global_random
-from dataclasses import dataclass
+from contextlib import suppress
 from random import Random
 
 from history import History
-from simclient import SimClient
+from replay import Tape
+from scenario import CLIENTS, SECONDS_MAX, Fault, Scenario
+from simclient import INTENT, SPACE, SimClient
 from simdisk import Disk
 from simloop import Scheduler
-from simnet import Network, Weather
+from simnet import Network, SimTransport
 from simserver import SimServer
 from simstore import FencedStore
 
-from openintent.client import drivers
+from openintent.client import calls, drivers, flows
+from openintent.client.calls import Wish
+from openintent.errors import OpenIntentError
+from openintent.grantor import grantor
 from openintent.server.routes import leases as lease_routes
 
-STEPS = 500
-SECONDS_MAX = 120.0
-QUIET_S = 40.0
-
-
-@dataclass(frozen=True)
-class Faults:
-    """What this seed is like. Each fault is off in some seeds and frequent in others."""
-
-    weather: Weather
-    crash: float  # chance per turn of the nemesis
-    stop: float
-    freeze_server: float
-    kill_client: float
-    freeze_client: float
-    cut: float
-    disk: float  # chance per commit
-    wall_jumps: float
-
-    @classmethod
-    def drawn(cls, random: Random) -> "Faults":
-        def often(*choices: float) -> float:
-            return random.choice((0.0, *choices))
-
-        return cls(
-            weather=Weather(loss=often(0.01, 0.1), repeats=often(0.02, 0.1), tail=often(0.02, 0.1)),
-            crash=often(0.1, 0.3),
-            stop=often(0.05),
-            freeze_server=often(0.1),
-            kill_client=often(0.1),
-            freeze_client=often(0.1, 0.3),
-            cut=often(0.1, 0.3),
-            disk=often(0.01, 0.05),
-            wall_jumps=often(0.2),
-        )
-
-
-class SimHistory(History):
-    def __init__(self, scheduler: Scheduler) -> None:
-        super().__init__()
-        self._scheduler = scheduler
-
-    def now(self) -> float:
-        return self._scheduler.now
+QUIET_S_MAX = 40.0  # the largest wait of a client, and what it leaves behind
+PROBES_S_MAX = 20.0
 
 
 class World:
-    def __init__(self, seed: int, *, clients: int = 4, wall_jumps: bool = True) -> None:
-        self.seed = seed
-        self.random = Random(seed)
-        self.faults = Faults.drawn(self.random)
-        self._jumps = Random(seed + 1)  # of their own, so that without them all else is the same
+    def __init__(self, scenario: Scenario | int, *, wall_jumps: bool = True) -> None:
+        self.scenario = scenario if isinstance(scenario, Scenario) else Scenario.drawn(scenario)
+        seed = self.scenario.seed
+        self.random = Random(f"world {seed}")
         self._with_jumps = wall_jumps
         self.scheduler = Scheduler()
         self.disk = Disk()
-        self.history = SimHistory(self.scheduler)
-        self.network = Network(self.scheduler, self.random, self.faults.weather)
-        self.store = FencedStore(self.scheduler)
+        self.tape = Tape(self.disk, lambda: self.scheduler.now)
+        self.history = History(lambda: self.scheduler.now)
+        self.network = Network(self.scheduler, Random(f"network {seed}"), self.history, self.scenario.weather)
+        self.store = FencedStore(self.scheduler, self.history)
         self.wall_offset_s = 1_700_000_000.0
         self.servers: list[SimServer] = []
         self.clients: dict[str, SimClient] = {}
         self._lives: dict[str, int] = {}
+        self._dead: list[SimClient] = []
+        self._jobs = {name: iter([job for job in self.scenario.jobs if job.client == name]) for name in CLIENTS}
         self._turbulent = True
-        self._names = [f"c{number}" for number in range(clients)]
+        self._probed = False
 
-    def run(self, steps: int = STEPS) -> "World":
-        with _Determined(self.random):
+    def run(self) -> "World":
+        with _Determined(self.random, self.tape):
             self._start_server()
-            for name in self._names:
+            self._furnish()
+            for name in CLIENTS:
                 self._start_client(name)
-            self.scheduler.after(0.3, self._nemesis)
-            while self.scheduler.steps < steps and self.scheduler.now < SECONDS_MAX:
+            for fault in self.scenario.faults:
+                self.scheduler.at(fault.at, lambda fault=fault: self._strike(fault))  # type: ignore[misc]
+            while self.scheduler.steps < self.scenario.steps and self.scheduler.now < SECONDS_MAX:
                 self.scheduler.run_until(self.scheduler.now + 0.05)
             self._calm_down()
-            self.scheduler.run_until(self.scheduler.now + QUIET_S)
         return self
 
     # Lives
@@ -99,12 +66,12 @@ class World:
         return self.servers[-1]
 
     def _start_server(self) -> None:
-        fails = self.faults.disk if self._turbulent else 0.0
         server = SimServer(
             self.disk,
             self.scheduler,
             self.random,
-            fails=fails,
+            self.history,
+            fails=self.scenario.disk_fails if self._turbulent else 0.0,
             wall_ms=self._wall_ms,
             gave_up=lambda: self.scheduler.after(0.5, self._start_server),
         )
@@ -117,6 +84,7 @@ class World:
             return
         if server.ready:
             self.network.server = server
+            self.history.tell(f"the server serves, term {server.term}")
         else:
             self.scheduler.after(0.005, lambda: self._listen(server))
 
@@ -125,6 +93,7 @@ class World:
         self.clients[name] = SimClient(
             name,
             life,
+            self._jobs[name],
             scheduler=self.scheduler,
             network=self.network,
             store=self.store,
@@ -133,90 +102,170 @@ class World:
         )
         self.clients[name].quiet = not self._turbulent
 
+    def _furnish(self) -> None:
+        """The intent that all is about. Somebody makes it, patiently; until then others are told that it is not."""
+
+        async def create() -> None:
+            body = {"id": INTENT, "title": "Report", "state": {"n": 0}}
+            made = False
+            while not made:
+                with suppress(OpenIntentError):
+                    await self._as_operator(flows.create_intent(body, [], attempt="create", patience_s=1.0))
+                    made = True
+
+        self._operate(create())
+
+    def _operate(self, work: object) -> None:
+        self.operator = SimClient(
+            "operator", 1, iter(()), scheduler=self.scheduler, network=self.network, store=self.store,
+            history=self.history, random=self.random,
+        )  # fmt: skip
+        self.operator.loop.post(lambda: self.operator.loop.create_task(work))  # type: ignore[arg-type]
+
+    async def _as_operator(self, flow: object) -> None:
+        transport = SimTransport(self.network, self.operator.loop, "operator", 1, self.history)
+        await drivers.run_async(flow, transport)  # type: ignore[arg-type]
+
     def _wall_ms(self) -> int:
         return int((self.wall_offset_s + self.scheduler.now) * 1_000)
 
     # Faults
 
-    def _nemesis(self) -> None:
-        if not self._turbulent:
+    def _strike(self, fault: Fault) -> None:
+        jump = fault.kind == "wall jump"  # which must change nothing, not even how many steps there were
+        if not self._turbulent or (jump and not self._with_jumps):
             return
-        faults, chance = self.faults, self.random.random
-        if chance() < faults.crash:
-            self._crash()
-        elif chance() < faults.stop:
-            self._stop()
-        if chance() < faults.freeze_server and not self.server.loop.dead:
-            self.history.count("server frozen")
-            self.server.loop.freeze(chance() * 4)
-        name = self.random.choice(self._names)
-        if chance() < faults.kill_client:
-            self._kill_client(name)
-        if chance() < faults.freeze_client:
-            self.history.count("client frozen")
-            self.clients[name].loop.freeze(chance() * 6)
-        if chance() < faults.cut:
-            self.history.count("link cut")
-            self.network.cut(name, chance() * 5)
-        if self._jumps.random() < faults.wall_jumps and self._with_jumps:
-            self.wall_offset_s += self._jumps.choice((-3600.0, -5.0, 5.0, 3600.0))
-            self.history.count("wall jump")
-        self.scheduler.after(0.1 + chance() * 0.6, self._nemesis)
+        self.scheduler.steps += not jump
+        if getattr(self, f"_{fault.kind.replace(',', '').replace(' ', '_')}")(fault):
+            self.history.count(fault.kind)
+            self.history.tell(str(fault).strip())
 
-    def _crash(self) -> None:
-        if self.server.loop.dead or self.network.server is not self.server:
-            return
+    @property
+    def _serves(self) -> bool:
+        return not self.server.loop.dead and self.network.server is self.server
+
+    def _crash(self, fault: Fault) -> bool:
+        if not self._serves:
+            return False
+        self.history.count("crash with a commit on its way", self.server.engine.busy)
+        self._end_server(fault)
+        return True
+
+    def _crash_at_a_commit(self, fault: Fault) -> bool:
+        """The next commit is its last: before, while or after it becomes durable, but before anybody is told."""
+        if not self._serves or self.server.engine.doom is not None:
+            return False
+        server = self.server
+
+        def end() -> None:
+            if self.server is server and self._serves:
+                self.history.count("crash within a commit")
+                self._end_server(fault)
+
+        server.engine.doom = end
+        return True
+
+    def _end_server(self, fault: Fault) -> None:
         self.history.count("server crash")
-        self.history.count("crash with a commit on its way", bool(self.server.engine._pending))
         self.network.server = None
         self.server.kill()
-        self.scheduler.after(self.random.random() * 1.5, self._start_server)
+        self.network.break_all()
+        self.scheduler.after(fault.length_s, self._start_server)
 
-    def _stop(self) -> None:
-        if self.server.loop.dead or self.network.server is not self.server:
-            return
-        self.history.count("server stop")
+    def _stop(self, fault: Fault) -> bool:
+        if not self._serves:
+            return False
         self.network.server = None
-        self.server.stop(lambda: self.scheduler.after(self.random.random() * 0.5, self._start_server))
+        self.server.stop(lambda: self.scheduler.after(fault.length_s, self._start_server))
+        return True
 
-    def _kill_client(self, name: str) -> None:
-        if self.clients[name].loop.dead:
-            return
-        self.history.count("client kill")
-        self.clients[name].kill()
-        self.scheduler.after(self.random.random() * 2, lambda: self._start_client(name))
+    def _freeze_server(self, fault: Fault) -> bool:
+        self.server.loop.freeze(fault.length_s)
+        self.tape.frozen_until = self.server.loop.frozen_until
+        return True
+
+    def _kill(self, fault: Fault) -> bool:
+        if self.clients[fault.client].loop.dead:
+            return False
+        self.clients[fault.client].kill()
+        self._dead.append(self.clients[fault.client])
+        self.scheduler.after(fault.length_s, lambda: self._start_client(fault.client))
+        return True
+
+    def _freeze(self, fault: Fault) -> bool:
+        self.clients[fault.client].loop.freeze(fault.length_s)
+        return True
+
+    def _cut(self, fault: Fault) -> bool:
+        self.network.cut(fault.client, fault.length_s)
+        return True
+
+    def _slow_then_cut(self, fault: Fault) -> bool:
+        """Answers come late, and then nothing does: who counts from when an answer came trusts for too long."""
+        self.network.slow(fault.client, fault.length_s)
+        self.scheduler.after(fault.length_s * 2, self.network.cut, fault.client, 3.0)
+        return True
+
+    def _wall_jump(self, fault: Fault) -> bool:
+        self.wall_offset_s += fault.length_s
+        return True
 
     # The quiet phase
 
     def _calm_down(self) -> None:
-        """No more faults; clients finish what they do. Then everything must become free by itself."""
+        """No more faults; clients finish what they do. Then everything must become free by itself, and be had again."""
         self._turbulent = False
-        self.network._weather = Weather()
-        self.network._cut_until.clear()
-        self.server.engine._fails = 0.0
         self.history.quiet_at = self.scheduler.now
+        self.history.tell("quiet from now on")
+        self.network.calm()
+        self.server.engine.fails = 0.0
         for client in self.clients.values():
             client.quiet = True
+        while self.left_over() and self.scheduler.now < self.history.quiet_at + QUIET_S_MAX:
+            self.scheduler.run_until(self.scheduler.now + 0.5)
+        self._operate(self._probe())
+        until = self.scheduler.now + PROBES_S_MAX
+        while not self._probed and self.scheduler.now < until:
+            self.scheduler.run_until(self.scheduler.now + 0.2)
+
+    def left_over(self) -> list[str]:
+        """Who is still busy, and what is still held, waited for or closed."""
+        busy = [client.name for client in self.clients.values() if client.busy]
+        records = [key for key in self.disk.records if key.startswith(("l/", "w/", "d/"))]
+        return busy + records + ([] if self._serves else ["the server"])
+
+    async def _probe(self) -> None:
+        for scope in sorted({job.scope for job in self.scenario.jobs}):
+            self.history.probes[scope] = "no answer"
+            wish, attempt = Wish(space=SPACE, scope=scope, ttl_s=1.0), f"probe-{scope}"
+            try:
+                await self._as_operator(flows.acquire(wish, attempt=attempt, patience_s=3.0))
+                await self._as_operator(flows.send(calls.give_up(SPACE, attempt=attempt, timeout_s=3.0)))
+            except OpenIntentError as failure:
+                self.history.probes[scope] = str(failure)
+            else:
+                self.history.probes[scope] = "granted"
+        self._probed = True
 
 
 class _Determined:
     """While it lasts, chance and ids come from the seed, also where the product draws them by itself."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, tape: Tape) -> None:
         self._random = random
+        self._tape = tape
 
     def __enter__(self) -> None:
         self._state = global_random.getstate()
         global_random.seed(self._random.random())
         self._bits, lease_routes._random_bits = lease_routes._random_bits, self._random.getrandbits
         self._clock, drivers.boot_s = drivers.boot_s, _loop_time
+        self._ledger, grantor.Ledger = grantor.Ledger, self._tape.ledger  # type: ignore[misc, assignment]
 
     def __exit__(self, *_: object) -> None:
-        lease_routes._random_bits, drivers.boot_s = self._bits, self._clock
+        lease_routes._random_bits, drivers.boot_s, grantor.Ledger = self._bits, self._clock, self._ledger  # type: ignore[misc]
         global_random.setstate(self._state)
 
 
 def _loop_time() -> float:
-    import asyncio
-
     return asyncio.get_running_loop().time()

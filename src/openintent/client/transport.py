@@ -330,7 +330,8 @@ def _translated(url: str, addresses: Addresses) -> Iterator[None]:
 
 def failure_of(exc: Exception, url: str) -> OpenIntentError:
     if isinstance(exc, NEVER_LEFT) and url.startswith(PREFIX):
-        return Unavailable(f"nobody serves {url}: {_said(exc)}", code="unreachable")
+        # Not `unreachable`: somebody will serve it, if only this process, as soon as the machine lets it.
+        return Unavailable(f"nobody serves {url}: {_said(exc)}", code="unavailable")
     if isinstance(exc, NEVER_LEFT):
         hint = "; `openintent serve` starts one" if Addresses([url]).local else ""
         return Unavailable(f"no server could be reached at {url}: {_said(exc)}{hint}", code="unreachable")

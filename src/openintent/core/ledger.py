@@ -87,8 +87,10 @@ class Ledger:
         books.date_ms = now_ms + books.date_offset_ms
         if books.timers.next_ms <= now_ms:
             self._let_lapse(now_ms)
-        books.rev += 1
-        return HANDLERS[type(command)](books, command)
+        books.rev = rev = books.rev + 1
+        reply = HANDLERS[type(command)](books, command)
+        reply.rev = rev  # those who were granted something by this command have the places after it
+        return reply
 
     def due_ms(self) -> int:
         """Before this instant nothing lapses by itself."""

@@ -19,6 +19,7 @@ servers that both go on from one copy grant the same tokens. If the old database
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +49,7 @@ MS_PER_TERM: Final = 100
 SEQ_JUMP: Final = 1_000_000
 
 MAGIC: Final = b"SQLite format 3\0"
+UNEMPTIED: Final = ("-wal", "-journal")  # what a database that was not closed in order may have beside it
 MEMBER: Final = "restore"
 NOTE: Final = "backup"  # the row of `meta` that says what a copy is
 
@@ -285,21 +287,22 @@ def _has_magic(path: Path) -> bool:
 
 
 def _set_aside(database: Path) -> Path | None:
-    """Give the old database a second name. A WAL that could not be emptied goes with it: it must not meet the new."""
+    """Give the old database a second name. What could not be emptied into it goes with it: it must not meet the new."""
     kept = _free_name(database)
     if database.exists():
         _give_name(database, kept)
-    with suppress(FileNotFoundError):
-        _beside(database, "-wal").rename(_beside(kept, "-wal"))
+    for ending in UNEMPTIED:
+        with suppress(FileNotFoundError):
+            _beside(database, ending).rename(_beside(kept, ending))
     _beside(database, "-shm").unlink(missing_ok=True)
+    # Now, because a power cut may otherwise leave the new database and none of the above.
+    sync_folder(database.parent)
     return kept if kept.exists() else None
 
 
 def _free_name(database: Path) -> Path:
-    number = 1
-    while (kept := _beside(database, f".before-restore-{number}")).exists():
-        number += 1
-    return kept
+    names = (_beside(database, f".before-restore-{number}") for number in count(1))
+    return next(name for name in names if not any(_beside(name, ending).exists() for ending in ("", *UNEMPTIED)))
 
 
 def _give_name(path: Path, name: Path) -> None:

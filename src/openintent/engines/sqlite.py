@@ -285,7 +285,7 @@ class Store:
             return Head() if newest is None else _decode_head(newest)
         except apsw.Error as error:
             raise EngineUnavailable(f"{self._path} cannot be read: {error}") from error
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, TypeError) as error:  # in a damaged file a column may have any type, or no value
             raise EngineCorrupt(f"{self._path} holds a commit that cannot be read: {error}") from error
 
     @property

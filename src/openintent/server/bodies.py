@@ -59,16 +59,16 @@ def decode(shape: type[T], body: bytes) -> T:
         decoder = _decoders[shape] = msgspec.json.Decoder(shape)
     try:
         value: T = decoder.decode(body or b"{}")
+        whole = msgspec.json.decode(body or b"{}")  # the shape's decoder passes over what it has no place for
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as broken:
         raise _explained(shape, body or b"{}", broken) from None
     if body:
-        _check_closely(body)
+        _check_closely(body, whole)
     return value
 
 
-def _check_closely(body: bytes) -> None:
+def _check_closely(body: bytes, value: Any) -> None:
     """Refuse what the decoder lets through: integers that no engine can store, and names given twice."""
-    value = msgspec.json.decode(body)
     try:
         msgspec.msgpack.encode(value)
         again = msgspec.json.encode(value)
@@ -301,9 +301,10 @@ def version_if_given(exchange: Exchange) -> int | None:
 
 
 def lease_token(exchange: Exchange, named: int | None) -> int | None:
+    """The token that a write names: the body's, else the header's, which is refused if it is malformed, even unused."""
     raw = exchange.headers.get(b"x-lease-token")
-    if named is not None or not raw:
+    if not raw:
         return named
-    if raw.isdigit() and len(raw) < 19:
-        return int(raw)
-    raise problems.invalid((["x-lease-token"], "must be a whole number", "value"), part="header")
+    if not (raw.isdigit() and len(raw) < 19):
+        raise problems.invalid((["x-lease-token"], "must be a whole number", "value"), part="header")
+    return int(raw) if named is None else named

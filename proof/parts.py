@@ -1,0 +1,53 @@
+"""What is proved, part by part: the tests that do it, and how large they run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some tests, and their sizes in a short and in a long run (see tests/proving.py)."""
+
+    name: str
+    tests: tuple[str, ...]
+    short: Mapping[str, int] = field(default_factory=dict)
+    long: Mapping[str, int] = field(default_factory=dict)
+
+    def sizes(self, *, long: bool) -> Mapping[str, int]:
+        return {**self.short, **self.long} if long else self.short
+
+
+PARTS = (
+    Part("rules", ("tests/core",), long={"examples": 2_000, "example_steps": 80}),
+    Part(
+        "simulation",
+        ("tests/sim/test_simulation.py",),
+        short={"histories": 2_000, "processes": 2},
+        long={"histories": 10_000, "wall_seeds": 250},
+    ),
+    Part("one order", ("tests/sim/test_linear.py",), short={"linear_histories": 300}, long={"linear_histories": 1_000}),
+    Part("deliberate bugs", ("tests/mutants",), short={"mutants": 0}),
+    Part("model", ("tests/model",)),
+    Part("races", ("tests/e2e/test_races.py",), long={"races": 1_000, "increments": 10_000}),
+    Part("kill -9", ("tests/e2e/test_crash.py",), short={"kills": 100}, long={"kills": 1_000}),
+    Part("crash points", ("tests/e2e/test_crash_points.py",), short={"crash_points": 60}, long={"crash_points": 0}),
+    Part("power cuts", ("tests/power",), short={"power_cuts": 1_000}, long={"power_cuts": 4_000}),
+    Part("failing disks", ("tests/e2e/test_fail_stop.py",)),
+    Part("partitions and pauses", ("tests/e2e/test_chaos.py",), short={"chaos_rounds": 40}, long={"chaos_rounds": 200}),
+    Part("clocks", ("tests/e2e/test_clocks.py",)),
+    Part("without a server", ("tests/local",), short={"local_rounds": 25}, long={"local_rounds": 200}),
+    Part(
+        "streams",
+        ("tests/e2e/test_streams.py",),
+        long={"stream_readers": 200, "stream_kills": 20},
+    ),
+    Part(
+        "bad requests",
+        ("tests/server/test_generated_requests.py", "tests/server/test_bad_requests.py"),
+        short={"bad_requests": 300},
+        long={"bad_requests": 2_000, "good_requests": 500},
+    ),
+    Part("the description", ("tests/e2e/test_schemathesis.py",), long={"schemathesis_examples": 60}),
+    Part("fuzzing", ("tests/fuzz",), short={"fuzz_inputs": 5_000}, long={"fuzz_inputs": 50_000}),
+    Part("peers", ("tests/peers",), short={"peer_rounds": 10}, long={"peer_rounds": 100}),
+)

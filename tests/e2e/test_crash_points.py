@@ -1,0 +1,263 @@
+"""A server that ends before each single call by which it changes the disk: while it starts, works, stops, recovers.
+
+Not shown here: what a power cut leaves of writes that were not synced, because the system keeps them for the next one.
+"""
+
+import asyncio
+import random
+import shutil
+import signal
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from promises import EVERYTHING, SHARED, Agent, check_log, check_order
+from proving import Figures, size
+from rawhttp import Connection
+from serverprocess import ServerProcess
+from straced import Point, born, first_thread, held_at_birth, let_go, points, require_strace, tracing
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+OPERATIONS = 200
+HAND_OVER_EVERY = 10  # rounds of the script
+WAIT_S = 1.0
+POINTS = size("crash_points", 8)  # spread over all there are, one at least of each stage; 0: every one
+AT_ONCE = 2  # servers side by side
+
+# The server ends in one of these parts of its life. In a start it is first one thread that writes, then the other; the
+# recovery begins with what a killed server left.
+START, START_COMMITS = "first start", "first commits"
+WORK = "work and stop"
+RECOVERY, RECOVERY_COMMITS = "recovery", "first commits after a recovery"
+STAGES = (START, START_COMMITS, WORK, RECOVERY, RECOVERY_COMMITS)
+# All points are found by three lives: of each, the stage of the second thread, and that of the first one before it.
+LIVES = {START_COMMITS: START, WORK: None, RECOVERY_COMMITS: RECOVERY}
+
+
+class Crash(NamedTuple):
+    stage: str
+    point: Point
+
+
+@dataclass
+class Script:
+    """Two agents, one call after the other, each time the same calls; and what they were promised."""
+
+    server: ServerProcess
+    agents: list[Agent] = field(default_factory=list)
+    stopped: bool = False  # all was done, and the server may have said farewell
+
+    def __post_init__(self) -> None:
+        self.watcher = Connection(self.server.port, "watcher")
+        for n, name in enumerate(("ada", "bob")):
+            agent = Agent(name, Connection(self.server.port, name), random.Random(n), kinds=EVERYTHING)
+            self.agents.append(agent)
+
+    def hang_up(self) -> None:
+        for connection in (self.watcher, *(agent.connection for agent in self.agents)):
+            connection.close()
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(len(agent.done) for agent in self.agents)
+
+    @property
+    def begun(self) -> bool:
+        return self.broken or self.acknowledged > 0
+
+    @property
+    def broken(self) -> bool:
+        return any(agent.doubt is not None for agent in self.agents)
+
+    async def run(self) -> None:
+        """All of it, or until a call gets no answer."""
+        for agent in self.agents:
+            if not self.broken:
+                await agent.create()
+        turn = 0
+        while self.acknowledged < OPERATIONS and not self.broken:
+            turn += 1
+            if turn % HAND_OVER_EVERY == 0:
+                await self._hand_over()
+            else:
+                await self.agents[turn % 2].step()
+
+    async def _hand_over(self) -> None:
+        """One waits for what the other has, and gets it by the commit that takes it from the other."""
+        holder, waiter = sorted(self.agents, key=lambda agent: not agent.hot)
+        if not holder.hot:
+            await holder.want(wait_s=0.0)
+            return
+        waiting = asyncio.create_task(waiter.want(wait_s=WAIT_S))
+        await self._until_one_waits(waiting)
+        if not waiting.done():
+            await holder.give()
+        await waiting
+
+    async def _until_one_waits(self, waiting: "asyncio.Task[None]") -> None:
+        while not waiting.done():
+            queue = await self.watcher.call("GET", f"/spaces/{SHARED}/queue?scope=hot")
+            if not queue.ok or queue.body["waiters"]:
+                return
+
+    async def check(self) -> None:
+        """That all is there; then that what was in doubt is done once; and that tokens go on above all."""
+        self.hang_up()
+        for agent in self.agents:
+            await agent.check(self.server.started_at, farewell=self.stopped)
+        # Whoever gives comes before whoever waits for it.
+        for agent in sorted(self.agents, key=lambda agent: not agent.hot):
+            await agent.settle()
+        for agent in self.agents:
+            await agent.check(self.server.started_at, farewell=self.stopped)
+            await agent.take()
+        check_order([op for agent in self.agents for op in agent.done])
+        await check_log(self.watcher, self.agents)
+
+
+def first_of(log: Path) -> Path:
+    """Where the first thread of a server is logged, if both are."""
+    return log.with_name(log.name + ".first")
+
+
+@asynccontextmanager
+async def started(server: ServerProcess, stage: str, log: Path, *how: str) -> AsyncIterator[bool]:
+    """A server that is ready, or is dead before that; a thread of it is traced from where the stage begins."""
+    if stage in (START, RECOVERY):
+        server.wrapper = first_thread(log, *how)
+        server.launch()
+        yield await asyncio.to_thread(server.becomes_ready)
+    elif stage == WORK:
+        await asyncio.to_thread(server.start)
+        with tracing(await born(server), log, *how):
+            yield True
+    else:
+        server.wrapper = held_at_birth(first_of(log))
+        server.launch()
+        with tracing(await born(server), log, *how):
+            let_go(server)
+            yield await asyncio.to_thread(server.becomes_ready)
+
+
+async def live(server: ServerProcess, script: Script, stage: str, log: Path, *how: str) -> int:
+    """One life of a server, of which one stage is traced; returns its exit code."""
+    if stage in (RECOVERY, RECOVERY_COMMITS):
+        await asyncio.to_thread(server.start)
+        await script.run()
+        server.kill()
+        script.hang_up()
+    async with started(server, stage, log, *how) as ready:
+        if stage == WORK:
+            await script.run()
+            script.hang_up()
+        script.stopped = ready and not script.broken
+        return await asyncio.to_thread(server.stop if script.stopped else server.wait)
+
+
+def readable(database: Path) -> bool:
+    with closing(sqlite3.connect(database)) as db:
+        return bool(db.execute("PRAGMA integrity_check").fetchone() == ("ok",))
+
+
+@dataclass
+class Trial:
+    """Servers, each in a folder of its own, and what was seen of them."""
+
+    folder: Path
+    figures: Figures
+    listed: dict[str, list[Crash]] = field(default_factory=dict)
+    acknowledged: int = 0
+    done: int = 0
+    missed: list[Crash] = field(default_factory=list)
+
+    async def list_all(self, lives: Iterator[tuple[str, str | None]]) -> None:
+        """Every point, by lives in which nothing goes wrong."""
+        for stage, stage_before in lives:
+            folder = self.folder / stage
+            folder.mkdir()
+            log = folder / "trace"
+            server = ServerProcess(folder / "leases.db")
+            try:
+                assert await live(server, Script(server), stage, log) == 0
+            finally:
+                server.kill()
+            self.listed[stage] = [Crash(stage, point) for point in points(log, server.database)]
+            if stage_before is not None:
+                found = points(first_of(log), server.database)
+                self.listed[stage_before] = [Crash(stage_before, point) for point in found]
+
+    def chosen(self) -> list[Crash]:
+        count = sum(map(len, self.listed.values()))
+        share = POINTS / count if POINTS else 1.0
+        return [crash for stage in STAGES for crash in spread(self.listed[stage], share)]
+
+    async def crash_all(self, crashes: Iterator[tuple[int, Crash]], count: int) -> None:
+        for number, crash in crashes:
+            folder = self.folder / str(number)
+            folder.mkdir()
+            server = ServerProcess(folder / "leases.db")
+            script = Script(server)
+            try:
+                await self._crash(server, script, crash)
+            except BaseException as error:
+                error.add_note(f"the server ended before call {crash.point.nth} of {crash.point.call}: {crash.stage}")
+                raise
+            finally:
+                script.hang_up()
+                server.kill()
+            shutil.rmtree(folder)
+            self.done += 1
+            self.figures.progress(self.done, count)
+
+    async def _crash(self, server: ServerProcess, script: Script, crash: Crash) -> None:
+        log = server.database.with_name("trace")
+        code = await live(server, script, crash.stage, log, "-e", crash.point.killing)
+        assert code in (0, -signal.SIGKILL), server.log.read_text()
+        if code == 0:
+            self.missed.append(crash)
+        server.wrapper = []
+        self.acknowledged += script.acknowledged
+        await asyncio.to_thread(server.start)
+        if not script.begun:
+            await script.run()
+        await script.check()
+        server.kill()
+        assert readable(server.database)
+
+
+def spread(crashes: list[Crash], share: float) -> list[Crash]:
+    """That part of them, evenly, and one at least."""
+    count = max(1, round(len(crashes) * share))
+    return [crashes[(2 * n + 1) * len(crashes) // (2 * count)] for n in range(count)]
+
+
+@pytest.mark.timeout(7_200 if POINTS == 0 else 60 + 6 * POINTS)
+async def test_a_server_that_ends_before_any_call_that_changes_the_disk_keeps_all_its_promises(
+    tmp_path: Path, figures: Figures
+):
+    require_strace()
+    trial = Trial(tmp_path, figures)
+    lives = iter(LIVES.items())
+    await asyncio.gather(*(trial.list_all(lives) for _ in range(AT_ONCE)))
+    chosen = trial.chosen()
+    crashes = iter(list(enumerate(chosen)))
+    await asyncio.gather(*(trial.crash_all(crashes, len(chosen)) for _ in range(AT_ONCE)))
+    figures.add(
+        "ends of the server before a call that changes the disk",
+        points=len(chosen),
+        of=sum(map(len, trial.listed.values())),
+        operations_of_the_script=OPERATIONS,
+        acknowledged=trial.acknowledged,
+        lost=0,
+        done_twice=0,
+        tokens_that_went_back=0,
+        unreadable_databases=0,
+        not_reached=len(trial.missed),
+    )
+    # A commit more or less is a matter of time: a beat, or what is folded when nobody asks.
+    assert len(trial.missed) <= len(chosen) // 20, trial.missed

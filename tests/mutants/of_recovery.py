@@ -1,0 +1,281 @@
+"""Bugs in what outlives a process: terms, commits and the log."""
+
+from typing import Final
+
+from mutant import SIM, Edit, Mutant, tests
+
+TERMS: Final = (
+    Mutant(
+        "after a restart tokens begin again",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "token=head.token, seq=head.seq, now_ms=head.clock_ms)",
+                "token=0, seq=head.seq, now_ms=head.clock_ms)",
+            ),
+        ),
+        (SIM, tests("grantor/test_failures.py::test_a_new_term_begins_and_tokens_rise")),
+        number=1,
+        twin="Redis and PostgreSQL after a failover",
+    ),
+    Mutant(
+        "after a restart the numbers of events are used again",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "token=head.token, seq=head.seq, now_ms=head.clock_ms)",
+                "token=head.token, seq=max(0, head.seq - 1), now_ms=head.clock_ms)",
+            ),
+        ),
+        (SIM,),
+        number=17,
+        twin="etcd #17780",
+    ),
+    Mutant(
+        "a restart forgets all leases",
+        (
+            Edit(
+                "core/loading.py",
+                "        _load_lease(books, thing, deadlines.get(thing.id))",
+                "        return",
+            ),
+        ),
+        (SIM, tests("grantor/test_commits.py::test_after_a_crash_every_lease_has_its_largest_ttl")),
+        number=3,
+        twin="Redis as it comes",
+    ),
+    Mutant(
+        "a restart trusts the deadline that was stored with the grant",
+        (
+            Edit(
+                "core/loading.py",
+                "    lease.batch, lease.timer_ms, lease.deadline_ms = 0, DEAD, books.now_ms",
+                "    lease.batch, lease.timer_ms = 0, DEAD",
+            ),
+            Edit(
+                "core/loading.py",
+                "        deadline_ms = promised_end_ms(lease, books.now_ms + lease.ttl_ms_max)",
+                "        deadline_ms = max(lease.deadline_ms, books.now_ms)",
+            ),
+        ),
+        (SIM,),
+        number=4,
+    ),
+    Mutant(
+        "a restart forgets who waits",
+        (
+            Edit(
+                "core/loading.py",
+                '("i", "p", "q", "m", "g", "r", "o", "h", "l", "w", "a", "d", "c")',
+                '("i", "p", "q", "m", "g", "r", "o", "h", "l", "a", "d", "c")',
+            ),
+        ),
+        (SIM, tests("core/test_transcripts.py::test_the_story_still_goes_like_this[restart_by_crash]")),
+    ),
+    Mutant(
+        "a restart forgets which scopes are closed",
+        (
+            Edit(
+                "core/loading.py",
+                '("i", "p", "q", "m", "g", "r", "o", "h", "l", "w", "a", "d", "c")',
+                '("i", "p", "q", "m", "g", "r", "o", "h", "l", "w", "a", "c")',
+            ),
+        ),
+        (SIM, tests("core/test_transcripts.py::test_the_story_still_goes_like_this[cooldown]")),
+    ),
+    Mutant(
+        "attempts are remembered only until the next restart",
+        (
+            Edit(
+                "core/attempts.py",
+                "    books.keep(attempt_key(holder, key), attempt)\n\n\ndef expire",
+                "\n\ndef expire",
+            ),
+        ),
+        (SIM, tests("core/test_attempts.py")),
+        number=10,
+    ),
+    Mutant(
+        "the farewell of an earlier term counts after a crash",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "limit=1) if seen.farewell else []",
+                "limit=1)",
+            ),
+            Edit(
+                "grantor/grantor.py",
+                "        return farewell if farewell is not None and farewell.term == seen.term else None",
+                "        return farewell",
+            ),
+        ),
+        (SIM, tests("grantor/test_commits.py::test_a_farewell_counts_for_the_next_term_only")),
+    ),
+    Mutant(
+        "a longer ttl that was promised by a renewal is not written down",
+        (Edit("core/leases.py", "    if ttl_ms > lease.ttl_ms_max:", "    if False:"),),
+        (tests("core/test_durability.py::test_a_renewal_that_promises_more_than_ever_is_written_down"),),
+    ),
+    Mutant(
+        "leases lapse by the wall clock",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "        reply = self._ledger.apply(command, self._clock.read(self._boot_ms()))",
+                "        reply = self._ledger.apply(command, self._now())",
+            ),
+            Edit(
+                "grantor/grantor.py",
+                "        return self._clock.read(self._boot_ms())",
+                "        self._wall_seen = max(getattr(self, '_wall_seen', 0), self._wall_ms())\n"
+                "        return self._wall_seen - self._wall_began",
+            ),
+            Edit(
+                "grantor/grantor.py",
+                "        self._ledger, self._books = ledger, ledger.books",
+                "        self._wall_began = self._wall_ms() - head.clock_ms\n"
+                "        self._ledger, self._books = ledger, ledger.books",
+            ),
+        ),
+        (SIM,),
+        number=7,
+        twin="Redis",
+    ),
+    Mutant(
+        "a grantor that was frozen lets all leases lapse when it wakes up",
+        (Edit("clock.py", "self._now_ms += min(passed_ms, LEAP_MS_MAX)", "self._now_ms += passed_ms"),),
+        (tests("grantor/test_time.py::test_a_grantor_that_was_frozen_does_not_kill_the_leases"),),
+    ),
+    Mutant(
+        "what falls due is looked at every six seconds",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "        self._alarm_ms = min(self._ledger.due_ms(), now_ms + TURN_MS_MAX)",
+                "        self._alarm_ms = now_ms + 6_000",
+            ),
+        ),
+        (SIM, tests("grantor/test_time.py::test_the_loop_turns_also_when_it_has_nothing_to_do")),
+        number=16,
+    ),
+    Mutant(
+        "a grantor whose trust has ended goes on answering",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "        if not self.serving or self._stopping or not self._leadership.trusted():",
+                "        if not self.serving or self._stopping:",
+            ),
+        ),
+        (tests("grantor/test_time.py::test_a_grantor_whose_trust_ended_says_nothing_until_a_commit_brings_it_back"),),
+    ),
+)
+
+COMMITS: Final = (
+    Mutant(
+        "a reply leaves before its change is durable",
+        (Edit("grantor/grantor.py", "        elif reply.after <= self._durable:", "        elif True:"),),
+        (SIM, tests("grantor/test_commits.py::test_a_reply_leaves_only_after_its_commit")),
+        number=2,
+        twin="NATS as it comes; etcd #14370",
+    ),
+    Mutant(
+        "the replies of the next batch leave with this one",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "        send_all(self._parcels.pop(batch.number, []))",
+                "        for number in list(self._parcels):\n            send_all(self._parcels.pop(number))",
+            ),
+        ),
+        (SIM,),
+        number=31,
+    ),
+    Mutant(
+        "a refusal or a read tells what is not durable yet",
+        (
+            Edit(
+                "core/books.py",
+                "self.written if after is None else after",
+                "0 if after is None else after",
+            ),
+        ),
+        (SIM, tests("core/test_durability.py::test_a_grant_and_whoever_saw_it_wait_for_its_batch")),
+        number=36,
+    ),
+    Mutant(
+        "a change and its event are two commits",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "            await self._leadership.commit(head, _encoded(batch))\n        except Exception",
+                "            changes = _encoded(batch)\n"
+                "            half = len(changes) // 2\n"
+                "            await self._leadership.commit(head, changes[:half])\n"
+                "            await self._leadership.commit(self._head(batch), changes[half:])\n"
+                "        except Exception",
+            ),
+        ),
+        (SIM, tests("grantor/test_commits.py::test_newcomers_gather_while_a_batch_is_on_its_way")),
+        number=22,
+    ),
+    Mutant(
+        "a commit of which nobody knows is told to have happened",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "            return seen.beat >= head.beat",
+                "            return True",
+            ),
+        ),
+        (SIM, tests("grantor/test_failures.py::test_a_commit_that_did_not_happen_is_refused_and_forgotten")),
+        number=29,
+    ),
+    Mutant(
+        "an event is shown before it is durable",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "        head = self._head(batch)\n        self._commit_began_ms",
+                "        head = self._head(batch)\n"
+                "        self.feed.publish(news, batch.seq)\n"
+                "        self._commit_began_ms",
+            ),
+        ),
+        (tests("grantor/test_commits.py::test_events_reach_the_feed_in_order_and_only_when_durable"),),
+        number=36,
+    ),
+    Mutant(
+        "a reader that comes back misses the newest event of the log",
+        (
+            Edit(
+                "grantor/replay.py",
+                "        if tail.page and tail.page[0].seq <= self._upto:",
+                "        if tail.page and tail.page[0].seq < self._upto:",
+            ),
+        ),
+        (
+            tests(
+                "server/test_stream_order.py::test_a_reader_that_resumes_while_the_world_goes_on_gets_each_event_once"
+            ),
+        ),
+    ),
+    Mutant(
+        "old events are forgotten, and some newer ones with them",
+        (
+            Edit(
+                "grantor/retention.py",
+                "        old = [record for record in page if _seq(record.key) <= horizon]",
+                "        old = [record for record in page if _seq(record.key) <= horizon + 5]",
+            ),
+        ),
+        (
+            tests(
+                "grantor/test_retention.py"
+                "::test_the_newest_events_are_kept_and_a_pass_begins_when_there_are_a_tenth_more"
+            ),
+        ),
+    ),
+)
+
+MUTANTS: Final = (*TERMS, *COMMITS)

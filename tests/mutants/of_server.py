@@ -1,0 +1,138 @@
+"""Bugs in the server: whom it lets in, what it answers and to whom, and what it does when it is behind."""
+
+from typing import Final
+
+from mutant import Edit, Mutant, tests
+
+CONNECTIONS: Final = (
+    Mutant(
+        "answers leave in the order in which they are ready",
+        (
+            Edit(
+                "server/cycles.py",
+                "        if line.pipeline[0] is self:\n            line.flush()",
+                "        line.pipeline.remove(self)\n        line.pipeline.appendleft(self)\n        line.flush()",
+            ),
+        ),
+        (tests("server/test_hotlane.py::test_answers_leave_in_the_order_of_the_requests"),),
+        number=35,
+    ),
+    Mutant(
+        "a renewal is refused when the server is behind",
+        (Edit("server/service.py", "> BUSY_MIN and not route.vital and", "> BUSY_MIN and"),),
+        (tests("server/test_overload.py::test_a_renewal_is_served_however_far_behind_the_server_is"),),
+        number=37,
+    ),
+    Mutant(
+        "a waiter whose connection was lost goes on waiting",
+        (Edit("server/connection.py", "                cycle.gone()\n", "                pass\n"),),
+        (tests("server/test_hotlane.py::test_a_lost_connection_concerns_every_request_on_it"),),
+        number=38,
+    ),
+    Mutant(
+        "a request that never ends keeps its connection for ever",
+        (
+            Edit(
+                "server/connection.py",
+                "        if self.receiving and not self._keeps_waiting():",
+                "        if False:",
+            ),
+        ),
+        (tests("server/test_sweep.py::test_a_request_must_be_complete_ten_seconds_after_its_first_byte"),),
+    ),
+)
+
+KEYS: Final = (
+    Mutant(
+        "any key may act as any agent",
+        (Edit("server/bodies.py", "    if principal.bound and not principal.may_act_as(found):", "    if False:"),),
+        (tests("server/test_gate.py::test_whoever_is_named_elsewhere_than_in_the_header_is_checked_too"),),
+        number=44,
+    ),
+    Mutant(
+        "whoever has a key may do what is for operators",
+        (
+            Edit(
+                "server/service.py",
+                "        if match.route.operator and not exchange.principal.operator:",
+                "        if False:",
+            ),
+        ),
+        (
+            tests(
+                "server/test_key_matrix.py::test_each_caller_gets_what_the_matrix_says"
+                "[hot-POST intents/{}/leases/{}/revoke-own]"
+            ),
+        ),
+        number=44,
+    ),
+    Mutant(
+        "a key stands in the log when a request is refused",
+        (
+            Edit(
+                "server/service.py",
+                'exchange.headers.get(b"x-agent-id", b"").decode',
+                'exchange.headers.get(b"x-api-key", b"").decode',
+            ),
+        ),
+        (
+            tests(
+                "e2e/test_canary.py::test_a_server_keeps_keys_to_itself_over_all_routes_mistakes_a_crash_and_a_stop[text]"
+            ),
+        ),
+        number=45,
+    ),
+    Mutant(
+        "keys are compared byte by byte until they differ",
+        (
+            Edit(
+                "server/keys.py",
+                "        return principal if compare_digest(sha256(secret).digest(), digest) else None",
+                "        return principal if sha256(secret).digest() == digest else None",
+            ),
+        ),
+        (tests("server/test_keys.py::test_digests_are_compared_in_constant_time_and_for_unknown_keys_too"),),
+        number=46,
+    ),
+    Mutant(
+        "a key that was revoked goes on being good",
+        (Edit("server/keys.py", "        if self.revoked is not None:\n", "        if False:\n"),),
+        (tests("server/test_gate.py::test_the_bearer_of_a_key_that_has_ended_is_told_so"),),
+    ),
+    Mutant(
+        "a key file that others can read is used",
+        (Edit("server/keys.py", "    if mode & 0o077:", "    if False:"),),
+        (tests("server/test_keys.py::test_a_file_that_others_may_read_or_change_is_refused_with_what_to_do"),),
+    ),
+    Mutant(
+        "a name can begin a line of its own in the log",
+        (
+            Edit(
+                "server/logs.py",
+                '    return _PLAIN.sub(r"\\1", json.dumps(value))',
+                "    return str(value)",
+            ),
+        ),
+        (tests("server/test_logs.py::test_a_value_cannot_leave_its_place"),),
+        number=48,
+    ),
+    Mutant(
+        "without keys the server listens to the whole network",
+        (Edit("server/settings.py", "    if is_loopback(host):\n", "    if is_loopback(host) or not found:\n"),),
+        (tests("server/test_settings.py::test_no_other_address_is_served_without_keys"),),
+        number=50,
+    ),
+    Mutant(
+        "a page from elsewhere may call a server without keys",
+        (
+            Edit(
+                "server/auth.py",
+                "        if origin is not None and not _from_this_machine(",
+                "        if False and not _from_this_machine(",
+            ),
+        ),
+        (tests("server/test_general.py::test_a_page_from_elsewhere_is_turned_away"),),
+    ),
+)
+
+MUTANTS: Final = (*CONNECTIONS, *KEYS)

@@ -1,0 +1,101 @@
+"""Every deliberate bug is found: proof that the suite can fail.
+
+A bug that is not found is a hole in the tests. That the healthy package passes the same checks is seen in the same run:
+else "found" would mean nothing.
+"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import of_client
+import of_recovery
+import of_rules
+import of_server
+import of_storage
+import pytest
+from mutant import Mutant, Picked, Sim
+from proving import size
+from workshop import PACKAGE, Found, Workshop
+
+MUTANTS: Final = (*of_rules.MUTANTS, *of_recovery.MUTANTS, *of_storage.MUTANTS, *of_client.MUTANTS, *of_server.MUTANTS)
+WORKERS: Final = 2
+QUICK: Final = 10
+
+
+def chosen(count: int) -> list[Mutant]:
+    """So many, evenly spread over all; 0 is all of them."""
+    if count <= 0 or count >= len(MUTANTS):
+        return list(MUTANTS)
+    return [MUTANTS[number * len(MUTANTS) // count] for number in range(count)]
+
+
+class Workshops:
+    """One for each thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._own = threading.local()
+        self._numbers = iter(range(WORKERS))
+
+    def own(self) -> Workshop:
+        if not hasattr(self._own, "workshop"):
+            self._own.workshop = Workshop(self._folder / str(next(self._numbers)))
+        workshop: Workshop = self._own.workshop
+        return workshop
+
+    def hunt(self, mutant: Mutant) -> Found | None:
+        return self.own().hunt(mutant)
+
+    def healthy(self, check: Picked | int) -> str:
+        """What a check has to say of the package as it is; a number is that of histories."""
+        return self.own().tested([check]) if isinstance(check, Picked) else self.own().simulated(check)[0]
+
+
+def checks_of(mutants: list[Mutant], found: list[Found | None]) -> list[Picked | int]:
+    """All that was asked: the tests, in one go for each worker, and as many histories as the longest search took."""
+    picked = [check for mutant in mutants for check in mutant.checks if isinstance(check, Picked)]
+    names = tuple(dict.fromkeys(name for check in picked for name in check.names))
+    shares = (names[first::WORKERS] for first in range(WORKERS))
+    asked: list[Picked | int] = [Picked(share) for share in shares if share]
+    if any(isinstance(check, Sim) for mutant in mutants for check in mutant.checks):
+        asked.append(max((each.histories for each in found if each is not None), default=0) or 1)
+    return asked
+
+
+def row(mutant: Mutant, found: Found | None) -> str:
+    if found is None:
+        return f"{'NOT FOUND':9} {'':>4} {mutant.name}"
+    by = f"{found.histories} histories: {found.by}" if found.histories else found.by
+    return f"{found.layer:9} {found.seconds:4.1f} s  {mutant.name}\n{'':18}{by}"
+
+
+def test_every_bug_has_a_name_and_a_place_of_its_own():
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    for mutant in MUTANTS:
+        texts = {edit.file: (PACKAGE / edit.file).read_text(encoding="utf-8") for edit in mutant.edits}
+        for edit in mutant.edits:
+            texts[edit.file] = edit.applied(texts[edit.file])
+            compile(texts[edit.file], edit.file, "exec")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+def test_every_bug_is_found(tmp_path, figures, capsys):
+    mutants, workshops = chosen(size("mutants", QUICK)), Workshops(tmp_path)
+    found: list[Found | None] = []
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for each in pool.map(workshops.hunt, mutants):
+            found.append(each)
+            figures.progress(len(found), len(mutants))
+        healthy = [said for said in pool.map(workshops.healthy, checks_of(mutants, found)) if said]
+    for mutant, each in zip(mutants, found, strict=True):
+        counted = {} if each is None else {"layer": each.layer, "by": each.by[:200], "seconds": round(each.seconds, 1)}
+        if each is not None and each.histories:
+            counted["histories"] = each.histories
+        figures.add(f"deliberate bug: {mutant.name}", number=mutant.number or "", twin=mutant.twin, **counted)
+    with capsys.disabled():
+        print("", *map(row, mutants, found), sep="\n")  # noqa: T201  # the table is what this is for
+    assert healthy == [], "the package as it is does not pass what should find the bugs"
+    assert [mutant.name for mutant, each in zip(mutants, found, strict=True) if each is None] == []

@@ -1,0 +1,114 @@
+"""What the tape shows: the order of the queue, what became of each attempt, and whether ends came in time."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from replay import Played, Replay, Tape
+
+from openintent.core.answers import Granted, Queued, Seen, Verdicts
+from openintent.core.commands import Acquire, Gone
+from openintent.model import Event
+
+_DECODERS: dict[type, msgspec.msgpack.Decoder[Any]] = {kind: msgspec.msgpack.Decoder(kind) for kind in (Acquire, Gone)}
+_granted = msgspec.msgpack.Decoder(Granted)
+_LEASES: dict[type, msgspec.msgpack.Decoder[Any]] = {Granted: _granted, Seen: msgspec.msgpack.Decoder(Seen)}
+_verdicts = msgspec.msgpack.Decoder(Verdicts)
+
+
+def attempts_act_once(tape: Tape, replay: Replay) -> Iterator[str]:
+    """I10: by what became durable, an attempt has one token at the most."""
+    tokens: dict[tuple[str, str], set[int]] = {}
+    for played in tape.terms:
+        waiting: dict[int, Acquire] = {}
+        for rev, asked, kind, answer in _acquires(played, waiting):
+            durable = replay.rests_on[played.term, rev] <= replay.durable.get(played.term, 0)
+            if kind is Granted and asked.attempt is not None and durable:
+                tokens.setdefault((asked.ask.holder, asked.attempt), set()).add(_granted.decode(answer).lease.token)
+    yield from (f"attempt {key} got the tokens {sorted(got)}" for key, got in tokens.items() if len(got) > 1)
+
+
+def _acquires(played: Played, waiting: dict[int, Acquire]) -> Iterator[tuple[int, Acquire, type, bytes]]:
+    """Every answer to an acquire, in order: revision, what was asked, and the answer. `waiting` is kept up to date."""
+    for rev, asked, request, answer, shown in sorted(_about_requests(played), key=lambda each: each[0]):
+        if isinstance(asked, Acquire):
+            if answer is Queued:
+                waiting[request] = asked
+            yield rev, asked, answer, shown
+        elif isinstance(asked, Gone):
+            waiting.pop(request, None)
+        elif request in waiting:
+            yield rev, waiting.pop(request), answer, shown
+
+
+def _about_requests(played: Played) -> Iterator[tuple[int, Acquire | Gone | None, int, type, bytes]]:
+    """What let something lapse first answered others first: its own revision is the larger one."""
+    for what, noted in played.steps:
+        if what == "outbox":
+            yield from ((rev, None, request, answer, shown) for request, rev, _, answer, shown in noted)
+        elif what == "apply" and noted[0][2] in _DECODERS:
+            (_, _, kind, written, _), rev, _, answer, shown = noted
+            asked = _DECODERS[kind].decode(written)
+            yield rev, asked, asked.request, answer, shown
+
+
+def nobody_overtakes(tape: Tape) -> Iterator[str]:
+    """I9: whoever stands in line with an open request is granted before all who came later for the same scope."""
+    came: dict[tuple[str, str | None], tuple[int, int]] = {}  # by holder and attempt: when it was first seen
+    seen: set[int] = set()
+    for played in tape.terms:
+        waiting: dict[int, Acquire] = {}
+        opened: dict[int, tuple[int, int]] = {}
+        for rev, asked, kind, answer in _acquires(played, waiting):
+            first = came.setdefault((asked.ask.holder, asked.attempt), (played.term, rev))
+            if kind is Queued:
+                opened[asked.request] = (played.term, rev)
+            elif kind is Granted and (token := _granted.decode(answer).lease.token) not in seen:
+                seen.add(token)  # a repeat only shows it again
+                yield from _overtaken(asked, first, waiting, opened)
+
+
+def _overtaken(asked: Acquire, first: Any, waiting: dict[int, Acquire], opened: dict[int, Any]) -> Iterator[str]:
+    for request, other in waiting.items():
+        mine, ask = other.ask, asked.ask
+        same = (mine.space, mine.scope) == (ask.space, ask.scope) and mine.holder != ask.holder
+        if same and (-mine.priority, opened[request]) < (-ask.priority, first):
+            yield f"{ask.holder} was granted {ask.scope} before {mine.holder}, who had been waiting for it"
+
+
+def grants_are_told(tape: Tape, events: Sequence[Event]) -> Iterator[str]:
+    """I9: nobody is granted anything whose request is over; every grant in the log was the answer to an open one."""
+    told: set[int] = set()
+    for played in tape.terms:
+        for _, _, kind, answer in _acquires(played, {}):
+            if kind is Granted:
+                told.add(_granted.decode(answer).lease.token)
+    for event in events:
+        if event.type == "lease_acquired" and (event.payload or {})["token"] not in told:
+            yield f"event {event.seq}: {event.actor} was granted what it no longer asked for"
+
+
+def nothing_is_renewed_after_its_end(tape: Tape) -> Iterator[str]:
+    """I6, by the ledger's own time: what was promised until an instant is not prolonged after it."""
+    for played in tape.terms:
+        ends_ms: dict[str, int] = {}
+        for what, noted in played.steps:
+            if what == "apply":
+                now_ms, answer, shown = noted[0][0], noted[3], noted[4]
+                for lease_id, remaining_ms in _promised(answer, shown):
+                    if ends_ms.get(lease_id, now_ms + 1) <= now_ms:
+                        yield f"lease {lease_id} was renewed {now_ms - ends_ms[lease_id]} ms after its end"
+                    ends_ms[lease_id] = max(ends_ms.get(lease_id, 0), now_ms + remaining_ms)
+
+
+def _promised(answer: type, shown: bytes) -> Iterator[tuple[str, int]]:
+    if answer in _LEASES:
+        told = _LEASES[answer].decode(shown)
+        yield told.lease.id, told.remaining_ms
+    elif answer is Verdicts:
+        yield from ((id_, remaining_ms) for id_, remaining_ms, lost in _verdicts.decode(shown).rows if lost is None)
+
+
+def lapses_are_in_time(tape: Tape) -> Iterator[str]:
+    """I7b: what is due is dealt with soon, as long as the process runs."""
+    yield from (f"what was due lapsed {late_ms} ms late, at {at:.3f}" for at, late_ms in tape.late)

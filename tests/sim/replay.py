@@ -1,0 +1,232 @@
+"""The fast path of the judge: every term once more, command by command, through a ledger that starts from nothing.
+
+The tape has what each ledger was asked, when, and what it answered. Played again in the order of terms and revisions,
+every answer must be the same, every term must have begun with just what the commits before it stored, and a reply that
+somebody heard must rest on a commit that happened.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import msgspec
+from history import Heard, overlap
+from simdisk import Disk
+
+from openintent import records
+from openintent.core.answers import Reply
+from openintent.core.books import Batch
+from openintent.core.commands import Command, Tick
+from openintent.core.ledger import LOADED_KINDS, Ledger
+from openintent.model import Ask, Farewell, Lease, Limits
+
+_encode = msgspec.msgpack.encode
+
+LATE_MS_MAX = 60
+AWAKE_S = 0.5
+
+
+@dataclass
+class Played:
+    """One term on the tape."""
+
+    term: int
+    token: int
+    seq: int
+    start_ms: int
+    found: dict[str, bytes]  # what was on the disk
+    farewell: Farewell | None = None
+    steps: list[tuple[str, Any]] = field(default_factory=list)
+
+
+class Tape:
+    def __init__(self, disk: Disk, now: Callable[[], float]) -> None:
+        self.disk = disk
+        self.now = now
+        self.terms: list[Played] = []
+        self.late: list[tuple[float, int]] = []  # when something lapsed too late, and by how many milliseconds
+        self.frozen_until = 0.0  # the server, by the true time
+
+    def ledger(self, limits: Limits, *, term: int = 1, token: int = 0, seq: int = 0, now_ms: int = 0) -> "TapedLedger":
+        self.terms.append(Played(term, token, seq, now_ms, dict(self.disk.records)))
+        return TapedLedger(self, self.terms[-1], limits, term=term, token=token, seq=seq, now_ms=now_ms)
+
+    def due(self, late_ms: int) -> None:
+        """A server that was just frozen is late by its nature."""
+        if late_ms > LATE_MS_MAX and self.now() > self.frozen_until + AWAKE_S:
+            self.late.append((self.now(), late_ms))
+
+
+class TapedLedger(Ledger):
+    """The real one, and a note of all that passes."""
+
+    def __init__(self, tape: Tape, played: Played, limits: Limits, **start: int) -> None:
+        super().__init__(limits, **start)
+        self._tape = tape
+        self._played = played
+        self._steps = played.steps
+
+    def load(self, records: Any, farewell: Farewell | None = None) -> None:
+        self._played.farewell = farewell
+        super().load(records, farewell)
+
+    def apply(self, command: Command, now_ms: int) -> Reply:
+        kind = type(command)
+        written = None if kind is Tick else _encode(command)
+        if self.books.rev:  # at its start a term deals with what fell due while the one before it was stopping
+            self._tape.due(now_ms - self.due_ms())
+        begun = self.books.written  # the grantor may have begun a batch that has nothing in it but the time
+        reply = super().apply(command, now_ms)
+        asked = (now_ms, self.books.date_offset_ms, kind, written, begun)
+        self._steps.append(("apply", (asked, reply.rev, reply.after, type(reply.answer), _encode(reply.answer))))
+        return reply
+
+    def take_outbox(self) -> list[tuple[int, Reply]]:
+        taken = super().take_outbox()
+        self._steps.append(("outbox", _outbox(taken)))
+        return taken
+
+    def take_batch(self) -> Batch:
+        now_ms = self.books.now_ms
+        batch = super().take_batch()
+        self._steps.append(("batch", (now_ms, batch.number, batch.token, batch.seq)))
+        return batch
+
+    def farewell(self) -> Farewell:
+        self._steps.append(("farewell", None))
+        return super().farewell()
+
+
+def _outbox(taken: list[tuple[int, Reply]]) -> list[tuple[int, int, int, type, bytes]]:
+    return [(request, each.rev, each.after, type(each.answer), _encode(each.answer)) for request, each in taken]
+
+
+@cache
+def _decoder(kind: type) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind)
+
+
+class Replay:
+    """Plays the tape; `violations` is what did not come out the same."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.violations: list[str] = []
+        self.rests_on: dict[tuple[int, int], int] = {}  # by term and revision: the batch it rests on
+        self.shown: dict[tuple[int, int], tuple[type, bytes]] = {}  # and the answer
+        self.durable: dict[int, int] = {}  # by term: how many of its batches became durable
+        self._tape = tape
+        self._table: dict[str, bytes] = {}
+        self._closed: list[tuple[int, str, int]] = []  # the event of a lapse, its scope, and until when it is closed
+        for head in tape.disk.took:
+            self.durable[head.term] = self.durable.get(head.term, -1) + 1  # the first one only begins the term
+        for played in tape.terms:
+            self._play(played)
+        self._compare(tape.disk.records, "at the end")
+
+    def _compare(self, found: dict[str, bytes], when: str) -> None:
+        if self._table != found:
+            wrong = sorted(key for key in {*self._table, *found} if self._table.get(key) != found.get(key))
+            self.violations.append(f"{when} the disk differs from the commits before in {wrong[:3]}")
+            self._table = dict(found)
+
+    def _play(self, played: Played) -> None:
+        self._compare(played.found, f"when term {played.term} began")
+        start = {"term": played.term, "token": played.token, "seq": played.seq, "now_ms": played.start_ms}
+        self._ledger, self._played = Ledger(Limits(), **start), played
+        for kind in LOADED_KINDS:
+            keys = sorted(key for key in self._table if key.startswith(f"{kind}/"))
+            self._ledger.load(((key, records.decode(key, self._table[key])) for key in keys), played.farewell)
+        self._ledger.loaded()
+        self._read = 0  # of the events that are not in a batch yet
+        self._closed = [each for each in self._closed if each[0] <= played.seq]
+        for what, noted in played.steps:
+            getattr(self, f"_{what}")(noted)
+
+    def _apply(self, noted: Any) -> None:
+        (now_ms, date_offset_ms, kind, written, begun), rev, after, answer, shown = noted
+        self._ledger.books.date_offset_ms, self._ledger.books.written = date_offset_ms, begun
+        command = kind() if written is None else _decoder(kind).decode(written)
+        reply = self._ledger.apply(command, now_ms)
+        self._note(rev, after, answer, shown)
+        if (reply.rev, reply.after, _encode(reply.answer)) != (rev, after, shown):
+            self.violations.append(f"term {self._played.term} rev {rev}: {kind.__name__} came out differently")
+        if self._ledger.books.requests:
+            self._look_at_the_lines(rev)
+        self._look_at_the_news(now_ms)
+
+    def _look_at_the_lines(self, rev: int) -> None:
+        """I9: nobody waits for what is free, unless another is to go first."""
+        books = self._ledger.books
+        for waiter in books.requests.values():
+            ask = waiter.ask
+            space = books.spaces[ask.space]
+            held = any(_in_the_way(lease, ask) for lease in books.leases.values())
+            closed = any(True for _ in space.cooldowns.overlapping(ask.scope))
+            lines = (each for each in books.waiters.values() if each.in_line and each.rank < waiter.rank)
+            if not (held or closed or any(_in_the_way(each.ask, ask) for each in lines)):
+                said = f"{ask.holder} waits for {ask.scope}, which is free"
+                self.violations.append(f"term {self._played.term} rev {rev}: {said}")
+
+    def _look_at_the_news(self, now_ms: int) -> None:
+        """After a lapse, a scope with a cooldown stays closed for as long as its holder asked."""
+        for event in self._ledger.books.events[self._read :]:
+            lease = event.lease
+            if lease is not None and lease.ended_reason == "expired" and lease.cooldown_ms:
+                self._closed.append((event.seq, lease.scope, now_ms + lease.cooldown_ms))
+            elif event.type == "lease_acquired":
+                wanted = (event.payload or {})["scope"]
+                if any(now_ms < until_ms and overlap(scope, wanted) for _, scope, until_ms in self._closed):
+                    self.violations.append(f"event {event.seq}: {wanted} was granted during a cooldown")
+        self._read = len(self._ledger.books.events)
+
+    def _outbox(self, noted: Any) -> None:
+        for _, rev, after, answer, shown in noted:
+            self._note(rev, after, answer, shown)
+        if _outbox(self._ledger.take_outbox()) != noted:
+            self.violations.append(f"term {self._played.term}: those who waited were answered differently")
+
+    def _note(self, rev: int, after: int, answer: type, shown: bytes) -> None:
+        self.rests_on[self._played.term, rev] = after
+        self.shown[self._played.term, rev] = (answer, shown)
+
+    def _batch(self, noted: Any) -> None:
+        now_ms, number, _, _ = noted
+        self._ledger.books.now_ms = now_ms
+        batch, self._read = self._ledger.take_batch(), 0
+        if (now_ms, batch.number, batch.token, batch.seq) != noted:
+            self.violations.append(f"term {self._played.term}: batch {number} came out differently")
+        if number <= self.durable.get(self._played.term, 0):
+            self._store(batch.changes, batch.wiped)
+
+    def _store(self, changes: dict[str, Any], wiped: list[tuple[str, str]]) -> None:
+        for first, last in wiped:
+            for key in [key for key in self._table if first <= key < last]:
+                del self._table[key]
+        for key, thing in changes.items():
+            if thing is None:
+                self._table.pop(key, None)
+            else:
+                self._table[key] = records.encode(thing)
+
+    def _farewell(self, _: None) -> None:
+        """The last words of a term belong to the batch that was taken just before."""
+        if self._ledger.books.batch - 1 <= self.durable.get(self._played.term, 0):
+            self._store({"f/": self._ledger.farewell()}, [])
+
+
+def _in_the_way(thing: Lease | Ask, ask: Ask) -> bool:
+    """Nobody is in its own way, except by asking twice for one and the same scope."""
+    return thing.scope == ask.scope or (thing.holder != ask.holder and overlap(thing.scope, ask.scope))
+
+
+def heard_is_durable(replay: Replay, heard: list[Heard]) -> Iterator[str]:
+    """I5 and I8: whoever was told something was told it by a revision that rests on durable batches only."""
+    for each in heard:
+        if not each.rev or each.status >= 500:  # the latter says that nobody knows, or that nothing happened
+            continue
+        rests_on = replay.rests_on.get((each.term, each.rev))
+        if rests_on is None:
+            yield f"{each.client} heard of revision {(each.term, each.rev)}, which there never was"
+        elif rests_on > replay.durable.get(each.term, 0):
+            yield f"{each.client} was told {each.method} {each.path} = {each.status} before it was durable"

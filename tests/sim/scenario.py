@@ -1,0 +1,161 @@
+"""What a seed stands for: how bad the network and the disk are, what goes wrong when, and what each client wants.
+
+A scenario is a list of commands and nothing else, so that a failing one can be made smaller by leaving some out. What
+is left keeps its meaning: each command brings its own chances with it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TypeVar
+
+T = TypeVar("T")
+
+STEPS = 500
+SECONDS_MAX = 60.0
+CLIENTS = ("c0", "c1", "c2", "c3")
+JOBS_MAX = 40  # of one client; more than it mostly gets to
+KINDS = ("hold", "hold", "hold", "hold", "count", "meddle", "hasty")
+SCOPES = ("a", "a/b", "a/**", "c", "d", "*")
+# How long each fault lasts at the most; for those that end a process, until the next one starts.
+ON_CLIENTS = {"kill": 1.0, "freeze": 4.0, "cut": 3.0, "slow, then cut": 1.0}
+ON_SERVER = {"crash": 0.8, "crash at a commit": 0.8, "stop": 0.3, "freeze server": 2.0}
+
+
+@dataclass(frozen=True)
+class Weather:
+    """How bad the network is."""
+
+    loss: float = 0.0
+    repeats: float = 0.0
+    tail: float = 0.0  # share of messages that take up to three seconds
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that is done to a process or a link at an instant of true time."""
+
+    at: float
+    kind: str  # a key of ON_CLIENTS or ON_SERVER, or a wall jump
+    client: str = ""
+    length_s: float = 0.0
+
+    def __str__(self) -> str:
+        words = f"{self.at:7.3f}  {self.kind} {self.client}".rstrip()
+        return f"{words} for {self.length_s:.3f} s" if self.length_s else words
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a client wants next."""
+
+    client: str
+    number: int
+    kind: str  # hold, count, meddle, hasty
+    scope: str
+    ttl_s: float
+    wait_s: float
+    cooldown_s: float | None
+    priority: int
+    work_s: float
+    pause_s: float  # before the next one
+
+    @property
+    def chances(self) -> Random:
+        return Random(f"{self.client} {self.number} {self.ttl_s} {self.work_s}")
+
+    def __str__(self) -> str:
+        wait = f", waiting {self.wait_s:g} s" if self.wait_s else ""
+        return f"{self.client} job {self.number}: {self.kind} {self.scope} for {self.ttl_s:g} s{wait}"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    seed: int
+    weather: Weather
+    disk_fails: float  # chance per commit
+    faults: tuple[Fault, ...]
+    jobs: tuple[Job, ...]
+    steps: int = STEPS
+
+    @classmethod
+    def drawn(cls, seed: int, *, steps: int = STEPS) -> "Scenario":
+        """Each kind of fault is absent in some seeds and frequent in others."""
+        random = Random(f"scenario {seed}")
+
+        def often(*choices: float) -> float:
+            return random.choice((0.0, *choices))
+
+        weather = Weather(loss=often(0.01, 0.1), repeats=often(0.02, 0.1), tail=often(0.02, 0.1))
+        disk_fails = often(0.01, 0.05)
+        return cls(
+            seed,
+            weather,
+            disk_fails,
+            tuple(_faults(random)),
+            tuple(j for c in CLIENTS for j in _jobs(random, c)),
+            steps,
+        )
+
+    @property
+    def commands(self) -> list[Fault | Job]:
+        return [*self.faults, *self.jobs]
+
+    def without(self, left_out: set[Fault | Job]) -> "Scenario":
+        return replace(
+            self,
+            faults=tuple(fault for fault in self.faults if fault not in left_out),
+            jobs=tuple(job for job in self.jobs if job not in left_out),
+        )
+
+
+def _faults(random: Random) -> Iterator[Fault]:
+    def often(*choices: float) -> float:
+        return random.choice((0.0, *choices))
+
+    rates = {
+        "crash": random.choice((0.01, 0.03, 0.06)),
+        "crash at a commit": often(0.03, 0.08),
+        "stop": often(0.06),
+        "freeze server": often(0.05),
+        "kill": often(0.06),
+        "freeze": often(0.03, 0.15),
+        "slow, then cut": often(0.05, 0.15),
+        "cut": often(0.03, 0.15),
+        "wall jump": often(0.1),
+    }
+    at = 0.3
+    while at < SECONDS_MAX:
+        for kind, rate in rates.items():
+            if random.random() < rate:
+                yield _fault(random, kind, at)
+        at += 0.1 + random.random() * 0.3
+
+
+def _fault(random: Random, kind: str, at: float) -> Fault:
+    client, length = random.choice(CLIENTS), random.random()
+    if kind == "wall jump":
+        return Fault(at, kind, length_s=random.choice((-3600.0, -5.0, 5.0, 3600.0)))
+    if kind in ON_CLIENTS:
+        return Fault(at, kind, client, length * ON_CLIENTS[kind])
+    return Fault(at, kind, length_s=length * ON_SERVER[kind])
+
+
+def _one_of(random: Random, choices: Sequence[T]) -> T:
+    return choices[int(random.random() * len(choices))]  # the quick way: there are thousands of them
+
+
+def _jobs(random: Random, client: str) -> Iterator[Job]:
+    for number in range(JOBS_MAX):
+        yield Job(
+            client=client,
+            number=number,
+            kind=_one_of(random, KINDS),
+            scope=_one_of(random, SCOPES),
+            ttl_s=_one_of(random, (0.5, 1.0, 2.0, 3.0)),
+            wait_s=_one_of(random, (0.0, 0.0, 1.0, 3.0, 6.0)),
+            cooldown_s=_one_of(random, (None, None, None, 0.7)),
+            priority=_one_of(random, (0, 0, 0, 5)),
+            work_s=_one_of(random, (0.01, 0.2, 1.0, 3.0)),
+            pause_s=_one_of(random, (0.001, 0.01, 0.05, 0.2)),
+        )

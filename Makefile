@@ -10,7 +10,7 @@ COUNT ?= 1000
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check fix sim proof bench demo requirements lint
+.PHONY: help serve test check fix sim mutants proof bench demo requirements lint
 
 help: ## list these commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -20,7 +20,7 @@ serve: $(RUNTIME) ## run a server on this machine, SQLite inside (ARGS="--port 9
 
 test: $(DEV) lint ## all checks and all tests, as CI runs them
 	$(BIN)/pytest -n 2 tests/core --cov --cov-report=term-missing:skip-covered
-	$(BIN)/pytest -n 2 -m "not alone" --ignore=tests/core
+	$(BIN)/pytest -n 3 -m "not alone" --ignore=tests/core
 	$(BIN)/pytest -m alone --ignore=tests/core || [ $$? -eq 5 ]  # 5: none is marked so
 
 check: $(DEV) lint ## the quick part of `make test`: everything that is not marked slow
@@ -32,6 +32,9 @@ fix: $(DEV) ## put the code into shape: formatting, and lint that can mend itsel
 
 sim: $(DEV) ## simulate many histories in virtual time (COUNT=1000; SEED=7 tells the story of one)
 	PYTHONPATH=tests:tests/sim $(BIN)/python tests/sim/simulate.py --count $(COUNT) $(if $(SEED),--seed $(SEED))
+
+mutants: $(DEV) ## plant every deliberate bug, and see that some test finds it
+	PROOF_MUTANTS=0 $(BIN)/pytest -q -n0 tests/mutants
 
 proof: $(DEV) ## prove all that is promised, and write docs/proof.md (LONG=1: the full sizes, about an hour)
 	$(BIN)/python proof/run.py $(if $(LONG),--long) $(ARGS)

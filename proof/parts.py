@@ -25,7 +25,11 @@ PARTS = (
         short={"histories": 2_000, "processes": 2},
         long={"histories": 10_000, "wall_seeds": 250},
     ),
-    Part("one order", ("tests/sim/test_linear.py",), short={"linear_histories": 300}, long={"linear_histories": 1_000}),
+    Part(
+        "one order",
+        ("tests/sim/test_linear.py::test_no_history_of_a_right_server_is_broken",),
+        long={"linear_histories": 1_000, "linear_history_length": 2_000},
+    ),
     Part("deliberate bugs", ("tests/mutants",), short={"mutants": 0}),
     Part("model", ("tests/model",)),
     Part("races", ("tests/e2e/test_races.py",), long={"races": 1_000, "increments": 10_000}),
@@ -34,7 +38,8 @@ PARTS = (
     Part("power cuts", ("tests/power",), short={"power_cuts": 1_000}, long={"power_cuts": 4_000}),
     Part("failing disks", ("tests/e2e/test_fail_stop.py",)),
     Part("partitions and pauses", ("tests/e2e/test_chaos.py",), short={"chaos_rounds": 40}, long={"chaos_rounds": 200}),
-    Part("clocks", ("tests/e2e/test_clocks.py",)),
+    Part("clocks", ("tests/e2e/test_clocks.py",), long={"clock_lapses": 100, "clock_reboots": 12}),
+    Part("stop in time", ("tests/e2e/test_stop_in_time.py",), long={"freezes": 50, "cuts": 10}),
     Part("without a server", ("tests/local",), short={"local_rounds": 25}, long={"local_rounds": 200}),
     Part(
         "streams",
@@ -49,5 +54,5 @@ PARTS = (
     ),
     Part("the description", ("tests/e2e/test_schemathesis.py",), long={"schemathesis_examples": 60}),
     Part("fuzzing", ("tests/fuzz",), short={"fuzz_inputs": 5_000}, long={"fuzz_inputs": 50_000}),
-    Part("peers", ("tests/peers",), short={"peer_rounds": 10}, long={"peer_rounds": 100}),
+    Part("peers", ("tests/peers",), short={"peer_rounds": 10}, long={"peer_rounds": 50}),
 )

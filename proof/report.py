@@ -4,24 +4,23 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from run import Outcome
+from outcome import Outcome
 
 LIMITS = Path(__file__).with_name("limits.md")
 Figure = dict[str, Any]
 
 
-def written(outcomes: "Sequence[Outcome]", *, long: bool) -> str:
-    size, command = ("full sizes", "make proof LONG=1") if long else ("short run", "make proof")
-    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+def written(outcomes: Sequence[Outcome]) -> str:
+    system = f"{platform.system()} {platform.release().split('-')[0]}"
+    machine = f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}"
     lines = [
         "# Proof",
         "",
-        f"Made by `{command}`: what the tests did, and what they counted. Every line can be had again with the command",
-        "of its part, in the project's folder with `.venv/bin` on the path.",
-        f"This is the {size}, on {machine}.",
+        "Made by `make proof LONG=1`: what the tests did, and what they counted. Every line can be had again with the",
+        "command of its part, in the project's folder with `.venv/bin` on the path; without the sizes in front it is",
+        f"the short run that `make test` does. Seen on {machine}.",
         "",
         *_parts(outcomes),
         *(line for outcome in outcomes for line in _section(outcome)),
@@ -31,16 +30,16 @@ def written(outcomes: "Sequence[Outcome]", *, long: bool) -> str:
     return "\n".join(lines)
 
 
-def _parts(outcomes: "Sequence[Outcome]") -> list[str]:
+def _parts(outcomes: Sequence[Outcome]) -> list[str]:
     rows = [
-        (outcome.part.name, "holds" if outcome.holds else "**fails**", outcome.summary, f"{outcome.seconds:.0f} s")
+        (outcome.name, "holds" if outcome.holds else "**fails**", outcome.summary, f"{outcome.seconds:.0f} s")
         for outcome in outcomes
     ]
     return [*_table(("part", "", "tests", "time"), rows), ""]
 
 
-def _section(outcome: "Outcome") -> Iterator[str]:
-    yield from (f"## {outcome.part.name[0].upper()}{outcome.part.name[1:]}", "", "```", outcome.command, "```", "")
+def _section(outcome: Outcome) -> Iterator[str]:
+    yield from (f"## {outcome.name[0].upper()}{outcome.name[1:]}", "", "```", outcome.command, "```", "")
     kinds: dict[str, list[Figure]] = {}
     for figure in outcome.figures:
         kinds.setdefault(figure["what"], []).append(figure["counted"])

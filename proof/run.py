@@ -1,7 +1,7 @@
 """Run all that is to be proved and write down what came out: `make proof`, or `make proof LONG=1` for the full sizes.
 
-Each part is a run of pytest on its own. What the tests counted goes into docs/proof.md, with the command that does it
-again. A part that fails is named there, and makes the whole fail.
+Each part is a run of pytest on its own. What it came to is kept in proof/build, so that parts can be run one by one;
+docs/proof.md is made from the newest of each. A part that fails is named there, and makes the whole fail.
 """
 
 import argparse
@@ -12,10 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from outcome import Outcome
 from parts import PARTS, Part
 from report import written
 from rich.console import Console
@@ -23,23 +22,6 @@ from rich.progress import Progress, TimeElapsedColumn
 
 ROOT = Path(__file__).resolve().parent.parent
 TAIL_LINES = 40  # of the output of a part that failed
-
-
-@dataclass
-class Outcome:
-    """What one part came to."""
-
-    part: Part
-    command: str
-    seconds: float = 0.0
-    code: int = 0
-    summary: str = ""
-    figures: list[dict[str, Any]] = field(default_factory=list)
-    output: str = ""
-
-    @property
-    def holds(self) -> bool:
-        return self.code == 0
 
 
 def main() -> int:
@@ -54,13 +36,14 @@ def main() -> int:
             shown.advance(whole)
             console.print(f"{part.name}: {outcomes[-1].summary}", highlight=False)
     for outcome in outcomes:
+        outcome.keep()
         if not outcome.holds:
             console.print(outcome.output, markup=False, highlight=False)
-    if not options.only:
-        target = ROOT / "docs" / "proof.md"
-        target.write_text(written(outcomes, long=options.long), encoding="utf-8")
-        console.print(f"written: {target.relative_to(ROOT)}")
-    failed = [outcome.part.name for outcome in outcomes if not outcome.holds]
+    known = [outcome for part in PARTS if (outcome := Outcome.kept(part.name)) is not None]
+    target = ROOT / "docs" / "proof.md"
+    target.write_text(written(known), encoding="utf-8")
+    console.print(f"written: {target.relative_to(ROOT)}")
+    failed = [outcome.name for outcome in outcomes if not outcome.holds]
     console.print(f"failed: {', '.join(failed)}" if failed else "all of it holds")
     return 1 if failed else 0
 
@@ -68,7 +51,7 @@ def main() -> int:
 def run(part: Part, shown: Progress, *, long: bool) -> Outcome:
     sizes = {f"PROOF_{name.upper()}": str(value) for name, value in part.sizes(long=long).items()}
     command = ["pytest", "-q", *part.tests]
-    outcome = Outcome(part, shlex.join([*(f"{name}={value}" for name, value in sizes.items()), *command]))
+    outcome = Outcome(part.name, shlex.join([*(f"{name}={value}" for name, value in sizes.items()), *command]))
     with tempfile.TemporaryDirectory() as folder:
         figures, progress, output = (Path(folder, name) for name in ("figures", "progress", "output"))
         figures.touch()
@@ -112,7 +95,9 @@ def _progress(file: Path) -> tuple[int, int | None]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", action="store_true", help="the full sizes: about an hour on two cores")
-    parser.add_argument("--only", nargs="*", default=[], help="these parts, and no report", metavar="PART")
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="these parts; the others stay as they were", metavar="PART"
+    )
     return parser.parse_args()
 
 

@@ -1,10 +1,14 @@
 """What all tests share: how hard Hypothesis searches, where asynchronous tests run, and which are slow as a whole."""
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from proving import Figures, size
+
+# Our programs are started a thousand times; compiling them is half of a start, and some machines say not to keep it.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile(
     "ours",

@@ -246,7 +246,7 @@ def test_when_hold_itself_is_killed_or_stopped_all_is_dead_before_the_lease_coul
 
 
 def test_a_long_command_keeps_its_lease(holding, rival, space, server_url):
-    held = holding.start(server_url, "build", "--space", space, "--ttl", 0.6, script="echo $$ >&9; sleep 2")
+    held = holding.start(server_url, "build", "--space", space, "--ttl", 1.5, script="echo $$ >&9; sleep 3")
     held.wait_running()
     held.wait_dead()
     done = held.finish()

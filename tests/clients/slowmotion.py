@@ -84,6 +84,7 @@ class Slow:
         self.now = self.end = START
         self.planned: list[tuple[float, Callable[[], object]]] = []
         self.behave: Callable[[list[str]], list[dict]] = self.renewing(30.0)
+        self.watching = False
         self.hanging = False
         self.hung: list[Callable[[], None]] = []
         self.sent: list[Sent] = []
@@ -102,10 +103,13 @@ class Slow:
         assert daemon, f"{name} would keep the process from ending"
         if name == "openintent-keeper":
             assert target == self.keeper._watch_safely
-            return _Started(lambda: None)
+            return _Started(self._watch)
         assert name == "openintent-heartbeat"
         go_on = lambda: target(*args)  # noqa: E731  # it is put away, or called
         return _Started(lambda: self.hung.append(go_on)) if self.hanging else _Started(go_on)
+
+    def _watch(self) -> None:
+        self.watching = True
 
     def _transport(self) -> "Slow":
         self.transports += 1
@@ -145,9 +149,10 @@ class Slow:
     def run_until(self, seconds: float) -> None:
         """Do all that the keeper does up to so many seconds after the start."""
         self.end = START + seconds
-        if self.keeper._thread is not None:
+        if self.watching:
             with contextlib.suppress(Enough):
                 self.keeper._watch()
+                self.watching = False
         self.now = self.end
 
     @property

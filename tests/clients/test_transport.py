@@ -163,6 +163,12 @@ def _kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
         yield from _kinds(narrower)
 
 
+def test_a_shared_file_that_nobody_serves_yet_is_worth_more_patience_than_a_server_that_is_not_there():
+    gone = httpx2.ConnectError("nobody")
+    assert failure_of(gone, "http://a").code == "unreachable"
+    assert failure_of(gone, "sqlite:///leases.db").code == "unavailable"
+
+
 @pytest.mark.parametrize("kind", sorted(set(_kinds(httpx2.RequestError)), key=lambda kind: kind.__name__))
 def test_every_failure_of_the_http_library_means_something(kind):
     if not kind.__subclasses__():

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from world import World
 
-from openintent.core.answers import BadPatch, IntentSeen
+from openintent.core.answers import BadPatch, IntentSeen, TooLarge
 from openintent.core.values import DEPTH_MAX, BadStep, Draft, TooDeep, fingerprint, weigh
-from openintent.model import Patch
+from openintent.model import Limits, Patch
 
 keys = st.sampled_from(["a", "b", "0", "1", "long name", "é"])
 scalars = st.one_of(st.none(), st.booleans(), st.integers(0, 9), st.floats(0, 1), st.text(max_size=3))
@@ -140,3 +140,42 @@ def test_the_deepest_path_is_one_that_can_be_read_back():
 def test_a_fingerprint_tells_values_apart_and_nothing_else():
     assert fingerprint("lease", {"a": 1}) == fingerprint("lease", {"a": 1})
     assert len({fingerprint(value) for value in (1, 1.0, "1", True, None, [1], {"a": 1})}) == 7
+
+
+STEPS = [
+    Patch("set", ("new",), "value"),
+    Patch("set", ("map", "k"), [1, 2]),
+    Patch("set", ("far", "away"), 1),
+    Patch("set", ("list", "0"), "longer than before"),
+    Patch("append", ("list",), {"x": "y"}),
+    Patch("append", ("new",), "first"),
+    Patch("remove", ("map", "k")),
+    Patch("remove", ("list", "1")),
+]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.op} {'/'.join(step.path)}")
+def test_after_each_step_the_draft_knows_its_size(step):
+    state = {"map": {"k": {"deep": "v"}}, "list": ["a", [3]], "rest": None}
+    draft = Draft(state, weigh(state))
+    draft.apply(step)
+    assert draft.size == weigh(draft.root)
+
+
+def test_an_item_that_is_appended_may_just_reach_the_depth_that_is_allowed():
+    value: Any = 1
+    for _ in range(DEPTH_MAX - 3):
+        value = [value]
+    draft = Draft({"list": []}, 10)
+    draft.apply(Patch("append", ("list",), value))
+    with pytest.raises(TooDeep, match=f"nested deeper than {DEPTH_MAX} levels"):
+        draft.apply(Patch("append", ("list",), [value]))
+
+
+def test_a_state_may_be_as_large_as_allowed_and_not_a_byte_larger():
+    state = {"a": "12345"}
+    world = World(Limits(state_bytes_max=weigh(state)))
+    assert isinstance(world.create("i1", state=state), IntentSeen)
+    assert isinstance(world.patch("i1", ("set", "a", "54321")), IntentSeen)
+    assert isinstance(world.patch("i1", ("set", "a", "123456")), TooLarge)
+    assert isinstance(world.create("i2", state={"a": "123456"}), TooLarge)

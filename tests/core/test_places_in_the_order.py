@@ -20,6 +20,12 @@ def places_taken(world: World, ms: int) -> int:
     return world.last.rev - before - 1
 
 
+def test_the_first_command_of_a_term_has_the_first_place_and_its_batch_says_so(world):
+    world.acquire("ann")
+    assert (world.last.rev, world.last.term) == (1, 1)
+    assert world.ledger.take_batch().rev == 1
+
+
 def test_each_lease_that_lapses_has_a_place(world):
     world.acquire("ann", "x")
     world.acquire("bob", "y")
@@ -85,6 +91,7 @@ def test_whoever_asks_with_priority_passes_those_behind_but_none_that_is_ahead_i
 
 
 def test_whoever_was_held_up_only_by_one_that_went_away_is_granted_in_that_moment(world):
+    world.advance(1)
     world.acquire("ann", "x/z", ttl_ms=60_000)
     world.acquire("bob", "x/**", wait_ms=50_000, attempt="t1")
     world.acquire("cid", "x/y", wait_ms=50_000)
@@ -99,6 +106,15 @@ def test_a_wait_of_a_millisecond_is_a_wait_and_its_end_names_the_ticket(world):
     assert (over.ticket, over.place, over.waited_ms, type(over.why)) == ("ticket", 1, 1, Held)
 
 
+def test_the_end_of_a_wait_names_who_is_ahead_and_nobody_behind(world):
+    world.acquire("ann", "x/z", ttl_ms=60_000)
+    world.acquire("bob", "x/**", wait_ms=50_000)
+    world.acquire("cid", "x/y", wait_ms=100)
+    world.acquire("dot", "x/y", wait_ms=50_000)
+    ((_, over),) = world.advance(100)
+    assert over.why.first == "bob"
+
+
 def test_whoever_watches_the_queues_is_told_their_lengths(world):
     world.acquire("ann", ttl_ms=9_000)
     world.acquire("bob", wait_ms=100)
@@ -107,3 +123,37 @@ def test_whoever_watches_the_queues_is_told_their_lengths(world):
     world.advance(100)
     assert world.books.queues == {(SPACE, "x"): 1}
     assert world.do(commands.ListQueue(space=SPACE)).now_ms == 100
+
+
+def test_whoever_waited_before_a_restart_goes_first_for_a_second_and_no_longer(world):
+    lease = world.acquire("ann").lease
+    world.acquire("bob", wait_ms=5_000, attempt="t1")
+    world.commit()
+    world.crash()
+    world.release(lease.id, "ann")
+    world.now_ms += world.limits.return_ms - 1
+    assert world.acquire("cid").first == "bob"
+    world.now_ms += 1
+    assert isinstance(world.acquire("cid"), Granted)
+
+
+def test_a_closed_scope_says_how_many_wait_for_it(world):
+    world.acquire("ann", lease="L", cooldown_ms=9_000)
+    world.revoke("L")
+    world.acquire("bob", wait_ms=5_000)
+    assert world.acquire("cid").queue_length == 1
+
+
+def test_a_note_is_kept_for_its_own_scope(world):
+    world.acquire("ann", "x", lease="L")
+    world.progress("L", "ann", checkpoint={"done": 3})
+    world.revoke("L")
+    assert world.acquire("bob", "y").lease.checkpoint is None
+    assert world.acquire("bob", "x").lease.checkpoint == {"done": 3}
+
+
+def test_whoever_need_not_wait_has_not_waited(world):
+    granted = world.acquire("ann", attempt="t1")
+    again = world.acquire("ann", attempt="t1")
+    back = world.acquire("ann", reentrant=True)
+    assert granted.waited_ms == again.waited_ms == back.waited_ms == 0

@@ -28,6 +28,19 @@ def arbitrate(world, *, id="a1", intent_id="i1", reason="stuck", context=None): 
     return world.do(commands.Arbitrate(id=id, attempt=ATTEMPT, **words))
 
 
+def patch(world, *, intent_id="i1", path="a", value=1):
+    return world.patch(intent_id, ("set", path, value), actor="ann", attempt=ATTEMPT)
+
+
+def log(world, *, space="intent:i1", type="note", payload=None):  # noqa: A002  # as it is called
+    words = {"space": space, "type": type, "payload": payload or {}}
+    return world.do(commands.LogEvent(actor="ann", attempt=ATTEMPT, **words))
+
+
+def create(world, *, id="made-up", title="T"):  # noqa: A002  # as it is called
+    return world.create(id, title=title, actor="ann", chosen_id=False, attempt=ATTEMPT)
+
+
 def set_status(world, *, intent_id="i1", status="active", reason=None):
     return world.status(intent_id, status, "ann", reason=reason, attempt=ATTEMPT)
 
@@ -50,6 +63,12 @@ def test_a_status_is_set_once(world):
     assert set_status(world).intent.status == "blocked"
 
 
+def test_an_intent_whose_id_was_made_up_for_it_is_made_once(world):
+    first = create(world)
+    assert create(world, id="made-up-anew") == first
+    assert isinstance(first, IntentSeen)
+
+
 OTHERS = [
     (decide, {"intent_id": "i2"}),
     (decide, {"type": "completion"}),
@@ -58,6 +77,13 @@ OTHERS = [
     (arbitrate, {"intent_id": "i2"}),
     (arbitrate, {"reason": "lost"}),
     (arbitrate, {"context": {"a": 1}}),
+    (create, {"title": "U"}),
+    (patch, {"intent_id": "i2"}),
+    (patch, {"path": "b"}),
+    (patch, {"value": 2}),
+    (log, {"space": "intent:i2"}),
+    (log, {"type": "remark"}),
+    (log, {"payload": {"a": 1}}),
     (set_status, {"intent_id": "i2"}),
     (set_status, {"status": "blocked"}),
     (set_status, {"reason": "so"}),

@@ -104,3 +104,14 @@ def test_what_has_popped_is_no_litter_when_it_dies():
     assert heap.pop_due(1) is thing
     heap.died(thing)
     assert heap._litter == 0
+
+
+def test_the_next_instant_is_known_after_each_step():
+    heap = Timers()
+    for due_ms in (1_000, 2_000):
+        heap.add(Thing(due_ms))
+    assert heap.next_ms == 1_000
+    heap.pop_due(1_000)
+    assert heap.next_ms == 2_000
+    heap.pop_due(2_000)
+    assert heap.next_ms == NEVER

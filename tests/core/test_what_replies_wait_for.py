@@ -5,6 +5,7 @@ from world import SPACE, World
 
 from openintent.core import commands
 from openintent.core.answers import Done
+from openintent.core.versions import WHOLE_BYTES_MAX
 
 LEASE = "lease"
 
@@ -89,3 +90,33 @@ def test_a_cooldown_that_is_over_leaves_nothing_behind(world):
     world.commit()
     assert [key for key in world.store if key.startswith("d/")] == []
     assert SPACE not in world.books.spaces
+
+
+def test_a_ledger_in_which_nothing_was_written_has_nothing_to_wait_for():
+    world = World()
+    world.do(commands.ListLeases())
+    assert world.last.after == 0
+
+
+# What is stored
+
+
+def test_an_intent_that_is_written_whole_takes_no_other_intents_steps_along(world):
+    for intent in ("Z", "a"):  # in the order of keys, one before most names and one after
+        world.create(intent, state={"text": "x" * WHOLE_BYTES_MAX})
+        world.commit()
+        world.patch(intent, ("set", "n", 1))
+    world.commit()
+    world.status("a", "active")
+    world.commit()
+    assert [key for key in world.store if key.startswith("p/")] == ["p/Z\t0000000000000002"]
+    world.crash()
+    assert world.books.intents["Z"].state["n"] == 1
+
+
+def test_a_step_in_the_batch_that_made_the_intent_is_taken_once(world):
+    world.create("i3", state={"text": "x" * WHOLE_BYTES_MAX, "items": []})
+    world.patch("i3", ("append", "items", 1))
+    world.commit()
+    world.crash()
+    assert world.books.intents["i3"].state["items"] == [1]

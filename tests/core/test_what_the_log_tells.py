@@ -4,9 +4,9 @@ import pytest
 from world import World
 
 from openintent.core import commands
-from openintent.core.answers import Agents, Assignments, Exists, Violation
+from openintent.core.answers import Agents, Assignments, Exists, Intents, Violation
 from openintent.core.scopes import ancestors, problem
-from openintent.model import Event, Limits
+from openintent.model import Event, Limits, Patch
 
 
 @pytest.fixture
@@ -47,6 +47,16 @@ def test_dependencies_are_told_by_whom_and_on_what(world):
     assert told(world) == ("dependency_added", "intent:i2", "ann", {"dependency_id": "i1", "version": 2})
     world.depend_no_more("i2", "i1", "bob")
     assert told(world) == ("dependency_removed", "intent:i2", "bob", {"dependency_id": "i1", "version": 3})
+
+
+def test_a_patch_is_told_with_its_paths_as_they_are_written_on_the_wire(world):
+    world.do(commands.PatchState(intent_id="i1", actor="ann", steps=[Patch("set", ("a~b", "c/d"), 1)]))
+    steps = [{"op": "set", "path": "a~0b/c~1d", "value": 1}]
+    assert told(world) == ("state_patched", "intent:i1", "ann", {"version": 2, "patches": steps})
+
+
+def test_relatives_come_all_at_once(world):
+    assert world.do(commands.GetRelatives("i1", "children")) == Intents([], more=False)
 
 
 # Agents
@@ -125,6 +135,17 @@ def test_a_change_without_the_reason_that_a_policy_wants_is_told_so(world):
     world.govern("i1", require_status_reason=True)
     violation = Violation("require_status_reason", "a change of status needs a reason here")
     assert world.status("i1", "blocked") == violation
+
+
+def test_whoever_may_not_act_is_told_which_rule_says_so(world):
+    world.govern("i1", allowed_agents=["a"])
+    assert world.status("i1", "blocked", "bob") == Violation(
+        "allowed_agents", "bob is not among the agents that are allowed here"
+    )
+    world.govern("i1", write_scope="assigned_only")
+    assert world.status("i1", "blocked", "bob") == Violation(
+        "write_scope", "only assigned agents may act here, and bob is not assigned"
+    )
 
 
 def test_three_of_four_are_needed_for_a_quorum_of_sixty_percent(world):

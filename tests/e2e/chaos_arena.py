@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 from chaos_log import Line, now_ns
 from chaos_worker import SCOPES, SPACE
 from faultproxy import FaultProxy
-from serverprocess import ServerProcess, compiled
+from serverprocess import ServerProcess
 
 from openintent import OpenIntentClient
 from openintent.client.values import Event
@@ -56,7 +55,6 @@ class Worker:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=complaints,
-                env={**os.environ, **compiled()},
             )
         await self.rested()
 

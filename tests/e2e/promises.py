@@ -4,6 +4,7 @@ Only what was acknowledged counts as promised. Its last call has no known outcom
 carried it out, and both are right until the agent repeats it with the same attempt.
 """
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from rawhttp import Answer, Connection
 
 TTLS_S = (30.0, 60.0, 120.0, 240.0)  # far enough apart to tell one from the other after a restart
 HELD_MAX = 8
+BUSY_MAX = 50
+BUSY_S = 0.2
 TICK_S = 0.001  # ledger time is in whole milliseconds
 SHARED = "shared"  # the space in which all agents want the same scope
 HOT = "hot"  # that scope
@@ -113,12 +116,21 @@ class Agent:
 
     async def _make(self, call: Call) -> None:
         called = self._called = monotonic()
-        answer = await self.connection.call(call.method, call.path, call.body, key=call.key, match=call.match)
+        answer = await self._asked(call)
         if answer.unknown:
             self.doubt = call
             return
         token = getattr(self, f"_{call.kind}_answered")(call, answer)
         self.done.append(Done(called, monotonic(), answer.mark, token))
+
+    async def _asked(self, call: Call) -> Answer:
+        """On a busy machine the server may be behind, and say so: then nothing happened, and it is asked again."""
+        for _ in range(BUSY_MAX):
+            answer = await self.connection.call(call.method, call.path, call.body, key=call.key, match=call.match)
+            if answer.status != 429:
+                break
+            await asyncio.sleep(BUSY_S)
+        return answer
 
     def _next_key(self) -> str:
         self._calls += 1

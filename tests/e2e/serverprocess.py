@@ -1,16 +1,11 @@
 """A server in a process of its own, to be killed, stopped, frozen and started again on the same port and file."""
 
-import atexit
-import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from time import monotonic
 
@@ -27,16 +22,6 @@ def free_port() -> int:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-
-
-@cache
-def compiled() -> dict[str, str]:
-    """Variables that let servers share what Python compiles, where it is told to keep nothing: half of a start."""
-    if not sys.dont_write_bytecode:
-        return {}
-    folder = tempfile.mkdtemp(prefix="compiled-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
 
 
 class ServerProcess:
@@ -65,9 +50,7 @@ class ServerProcess:
         assert self._process is None
         self.started_at = monotonic()
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(
-                self.command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | compiled()
-            )
+            self._process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def start(self) -> float:
         """Start it; returns how many seconds it took until it was ready."""

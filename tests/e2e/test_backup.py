@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import random
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from promises import Agent
 from proving import Figures
 from rawhttp import Connect, Connection
-from serverprocess import ServerProcess, compiled
+from serverprocess import ServerProcess
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -27,7 +26,6 @@ async def command(*words: object) -> dict[str, Any]:
         *(sys.executable, "-m", "openintent.cli", *map(str, words), "--json"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=os.environ | compiled(),
     )
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()

@@ -21,7 +21,7 @@ import pytest
 from chaos_clocked import TTL_S
 from proving import Figures, size
 from rawhttp import Connect, Connection
-from serverprocess import ServerProcess, compiled
+from serverprocess import ServerProcess
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.alone]
 
@@ -141,9 +141,7 @@ class Keeper:
 async def keeper(server: ServerProcess, wall: WallClock) -> AsyncIterator[Keeper]:
     program = [sys.executable, str(Path(__file__).with_name("chaos_clocked.py")), f"http://127.0.0.1:{server.port}"]
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *wall.command, *program, stdin=pipe, stdout=pipe, env={**os.environ, **compiled()}
-    )
+    process = await asyncio.create_subprocess_exec(*wall.command, *program, stdin=pipe, stdout=pipe)
     yield Keeper(process)
     process.kill()
     await process.communicate()

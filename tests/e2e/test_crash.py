@@ -15,7 +15,7 @@ from serverprocess import ServerProcess
 pytestmark = pytest.mark.anyio
 
 
-KILLS = size("kills", 20)
+KILLS = size("kills", 10)
 KILL_S_MAX = 2.0  # of the time for one, on a busy machine
 TWICE_EVERY = 10  # kills; then the server is killed once more, before it is ready
 

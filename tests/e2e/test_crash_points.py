@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 OPERATIONS = 200
 HAND_OVER_EVERY = 10  # rounds of the script
 WAIT_S = 1.0
-POINTS = size("crash_points", 8)  # spread over all there are, one at least of each stage; 0: every one
+POINTS = size("crash_points", 5)  # spread over all there are, one at least of each stage; 0: every one
 AT_ONCE = 2  # servers side by side
 
 # The server ends in one of these parts of its life. In a start it is first one thread that writes, then the other; the

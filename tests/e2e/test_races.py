@@ -13,8 +13,8 @@ from serverprocess import ServerProcess
 pytestmark = pytest.mark.anyio
 
 RACERS = 32
-RACES = size("races", 200)
-INCREMENTS = size("increments", 1_500)
+RACES = size("races", 60)
+INCREMENTS = size("increments", 600)
 
 
 async def test_of_32_racers_for_one_scope_exactly_one_wins_in_each_round(connect: Connect, figures: Figures):

@@ -22,8 +22,8 @@ from openintent.model import Limits
 from openintent.server.openapi import document
 from openintent.server.routes import ROUTES
 
-EXAMPLES = size("schemathesis_examples", 12)  # of each operation, besides every bound
-WALKS = EXAMPLES // 3
+EXAMPLES = size("schemathesis_examples", 4)  # of each operation, besides every bound
+WALKS = max(4, EXAMPLES // 3)
 REACHED_MIN = 0.6  # of an operation's valid requests
 MALFORMED = (400, 404, 405, 413, 414, 415, 422, 431)  # nothing by that name, or refused before it was looked for
 LINKED_MIN = 10  # operations that must have been reached by a link, and succeeded

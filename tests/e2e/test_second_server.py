@@ -1,13 +1,12 @@
 """One database, one server: the second one is told who the first one is, and does no harm."""
 
 import asyncio
-import os
 import subprocess
 
 import pytest
 from proving import Figures, size
 from rawhttp import Connect
-from serverprocess import ServerProcess, compiled
+from serverprocess import ServerProcess
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +23,6 @@ async def test_a_second_server_on_the_same_file_is_refused_in_one_line_and_the_f
         refused = await asyncio.to_thread(
             subprocess.run,
             ServerProcess(server.database).command,
-            env=os.environ | compiled(),
             capture_output=True,
             text=True,
             timeout=30,

@@ -26,8 +26,7 @@ UNCLOSED = r"ignore:unclosed <socket.socket fd=\d+, family=1,:ResourceWarning"
 
 def environment(**more: str) -> dict[str, str]:
     """Ours, without what would tell a program where to go."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("OPENINTENT_")}
-    return {**clean, "PYTHONDONTWRITEBYTECODE": "1", **more}
+    return {name: value for name, value in os.environ.items() if not name.startswith("OPENINTENT_")} | more
 
 
 class Program:

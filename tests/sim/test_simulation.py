@@ -16,7 +16,7 @@ from simworld import World
 
 from openintent.core import grants
 
-HISTORIES = size("histories", 200)
+HISTORIES = size("histories", 100)
 PROCESSES = size("processes", 1)
 # Situations without which a run proves nothing.
 NEEDED = (

@@ -20,7 +20,7 @@ serve: $(RUNTIME) ## run a server on this machine, SQLite inside (ARGS="--port 9
 
 test: $(DEV) lint ## all checks and all tests, as CI runs them
 	$(BIN)/pytest -n 2 tests/core --cov --cov-report=term-missing:skip-covered
-	$(BIN)/pytest -n 3 -m "not alone" --ignore=tests/core
+	$(BIN)/pytest -n 3 --dist loadfile -m "not alone" --ignore=tests/core
 	$(BIN)/pytest -m alone --ignore=tests/core || [ $$? -eq 5 ]  # 5: none is marked so
 
 check: $(DEV) lint ## the quick part of `make test`: everything that is not marked slow

@@ -18,7 +18,7 @@ class Part:
 
 
 PARTS = (
-    Part("rules", ("tests/core",), long={"examples": 2_000, "example_steps": 80}),
+    Part("rules", ("tests/core",), long={"examples": 600, "example_steps": 60}),
     Part(
         "simulation",
         ("tests/sim/test_simulation.py",),
@@ -28,9 +28,10 @@ PARTS = (
     Part(
         "one order",
         ("tests/sim/test_linear.py::test_no_history_of_a_right_server_is_broken",),
-        long={"linear_histories": 1_000, "linear_history_length": 2_000},
+        long={"linear_histories": 1_000, "linear_history_length": 1_000},
     ),
     Part("deliberate bugs", ("tests/mutants",), short={"mutants": 0}),
+    Part("blind changes", ("tests/blind",), short={"blind": 150}, long={"blind": 6_000}),
     Part("model", ("tests/model",)),
     Part("races", ("tests/e2e/test_races.py",), long={"races": 1_000, "increments": 10_000}),
     Part("kill -9", ("tests/e2e/test_crash.py",), short={"kills": 100}, long={"kills": 1_000}),

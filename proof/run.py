@@ -33,10 +33,10 @@ def main() -> int:
         whole = shown.add_task("all", total=len(chosen))
         for part in chosen:
             outcomes.append(run(part, shown, long=options.long))
+            outcomes[-1].keep()
             shown.advance(whole)
             console.print(f"{part.name}: {outcomes[-1].summary}", highlight=False)
     for outcome in outcomes:
-        outcome.keep()
         if not outcome.holds:
             console.print(outcome.output, markup=False, highlight=False)
     known = [outcome for part in PARTS if (outcome := Outcome.kept(part.name)) is not None]

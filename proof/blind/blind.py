@@ -19,7 +19,7 @@ from typing import Final
 
 from rich.console import Console
 from rich.table import Table
-from verdicts import Change, judged, share_noticed, table
+from verdicts import KINDS, Change, judged, share_noticed, table
 from workbench import PARTS, Bench
 
 SHARE_MIN: Final = 0.9
@@ -37,7 +37,8 @@ def main() -> int:
     _show(changes)
     whole = table(changes)[-1][1]
     left = {change.key: change.why or "not explained" for change in changes if change.verdict == "survived"}
-    counted = {"changes": len(changes), **whole, "share": round(share_noticed(whole), 4), "seed": options.seed}
+    numbers = {kind: whole[kind] for kind in KINDS}
+    counted = {"changes": len(changes), **numbers, "share": round(share_noticed(whole), 4), "seed": options.seed}
     sys.stdout.write(json.dumps({**counted, "left": left}) + "\n")
     return 0 if share_noticed(whole) >= SHARE_MIN else 1
 
@@ -73,9 +74,9 @@ def _judge(bench: Bench, *, slower: bool) -> list[Change]:
 
 def _show(changes: list[Change]) -> None:
     console = Console(width=160)
-    shown = Table("file", *("changes", "killed", "timeout", "excused", "survived", "noticed"))
+    shown = Table("file", "changes", *KINDS, "noticed")
     for name, row in table(changes):
-        numbers = [row.total(), row["killed"], row["timeout"], row["excused"], row["survived"]]
+        numbers = [row.total(), *(row[kind] for kind in KINDS)]
         shown.add_row(name, *map(str, numbers), f"{share_noticed(row):.1%}")
     console.print(shown)
     for change in changes:

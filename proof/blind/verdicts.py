@@ -16,6 +16,8 @@ HERE: Final = Path(__file__).resolve().parent
 # mutmut's own numbers: tests failed; a time limit, in several ways to die of it. The rest was not noticed.
 FAILED: Final = (1, 3)
 TIMED_OUT: Final = (24, 36, 152, 255, -24, -9)
+# Noticed, noticed because nothing came any more, not noticed for a reason that we know, not noticed.
+KINDS: Final = ("killed", "timeout", "excused", "survived")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from openintent.client.values import Event
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = size("chaos_rounds", 4)
+ROUNDS = size("chaos_rounds", 3)
 SEED = int(os.environ.get("SEED", "1"))
 LARGE = 50  # so many rounds see everything that a run must have seen
 MUST_HAPPEN = (

@@ -18,7 +18,7 @@ from openintent.exceptions import ConflictError, LeaseLost
 pytestmark = [pytest.mark.anyio, pytest.mark.alone]
 
 TTL_S = 0.6
-FREEZES = size("freezes", 4)
+FREEZES = size("freezes", 2)
 CUTS = size("cuts", 1)
 LEASES_PER_FREEZE = 5
 LEASES_PER_CUT = 10

@@ -14,7 +14,7 @@ from proving import size
 import openintent
 
 PROGRAMS = 8
-ROUNDS = size("local_rounds", 8)
+ROUNDS = size("local_rounds", 4)
 # The promise is one second. Here eight programs and their successors, which are just being started, share two cores
 # with whatever else runs there.
 GO_ON_S_MAX = 5.0

@@ -7,9 +7,9 @@ import pytest
 from careless import CarelessPeer
 from peer import Locks
 from peerchecks import authority, clock_steps, crashes, expiry, increments, race, repeats, second_server
-from peerclock import WallClock
 from peerpause import pauses
 from proving import Figures
+from wallclock import WallClock
 
 pytestmark = pytest.mark.anyio
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from peer import Locks, Peer
 from peerchecks import authority, clock_steps, crashes, expiry, increments, race, repeats, second_server
-from peerclock import WallClock
 from peerpause import pauses
 from proving import Figures, size
+from wallclock import WallClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
-ROUNDS = size("peer_rounds", 10)
+ROUNDS = size("peer_rounds", 4)
 ROUNDS_PER_KILL = 10
 INCREMENTS_PER_ROUND = 2
 SEED = 7

@@ -90,7 +90,8 @@ class History:
     deeds: list[Deed] = field(default_factory=list)
     beliefs: list[Belief] = field(default_factory=list)
     counted: dict[str, str] = field(default_factory=dict)  # by attempt to count: ok, no or unknown
-    told: list[tuple[float, str]] = field(default_factory=list)  # for the transcript
+    told: list[tuple[float, str]] = field(default_factory=list)  # if anybody wants to read it
+    telling: bool = False
     situations: Counter[str] = field(default_factory=Counter)
     quiet_at: float = 0.0
     probes: dict[str, str] = field(default_factory=dict)  # in the quiet phase, by scope: what became of an acquire
@@ -98,14 +99,16 @@ class History:
     def begin_belief(self, client: str, scope: str, token: int, until: float) -> Belief:
         belief = Belief(client, scope, token, self.now(), until)
         self.beliefs.append(belief)
-        self.tell(f"{client} holds {scope}, token {token}, until {until:.3f}")
+        self.tell("{} holds {}, token {}, until {:.3f}", client, scope, token, until)
         return belief
 
     def count(self, situation: str, times: int = 1) -> None:
         self.situations[situation] += times
 
-    def tell(self, what: str) -> None:
-        self.told.append((self.now(), what))
+    def tell(self, what: str, *details: object) -> None:
+        """A line of the story; it is put together only if there is one."""
+        if self.telling:
+            self.told.append((self.now(), what.format(*details)))
 
     @property
     def heard(self) -> list[Heard]:

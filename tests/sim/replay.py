@@ -15,7 +15,7 @@ from history import Heard, overlap
 from simdisk import Disk
 
 from openintent import records
-from openintent.core.answers import Reply
+from openintent.core.answers import Done, Reply
 from openintent.core.books import Batch
 from openintent.core.commands import Command, Tick
 from openintent.core.ledger import LOADED_KINDS, Ledger
@@ -23,6 +23,7 @@ from openintent.model import Ask, Farewell, Lease, Limits
 
 _encode = msgspec.msgpack.encode
 
+NOTHING = _encode(Done())  # what there is to say to the passing of time
 LATE_MS_MAX = 60
 AWAKE_S = 0.5
 
@@ -79,7 +80,8 @@ class TapedLedger(Ledger):
         begun = self.books.written  # the grantor may have begun a batch that has nothing in it but the time
         reply = super().apply(command, now_ms)
         asked = (now_ms, self.books.date_offset_ms, kind, written, begun)
-        self._steps.append(("apply", (asked, reply.rev, reply.after, type(reply.answer), _encode(reply.answer))))
+        shown = NOTHING if written is None else _encode(reply.answer)
+        self._steps.append(("apply", (asked, reply.rev, reply.after, type(reply.answer), shown)))
         return reply
 
     def take_outbox(self) -> list[tuple[int, Reply]]:
@@ -149,7 +151,8 @@ class Replay:
         command = kind() if written is None else _decoder(kind).decode(written)
         reply = self._ledger.apply(command, now_ms)
         self._note(rev, after, answer, shown)
-        if (reply.rev, reply.after, _encode(reply.answer)) != (rev, after, shown):
+        again = NOTHING if written is None else _encode(reply.answer)
+        if (reply.rev, reply.after, again) != (rev, after, shown):
             self.violations.append(f"term {self._played.term} rev {rev}: {kind.__name__} came out differently")
         if self._ledger.books.requests:
             self._look_at_the_lines(rev)

@@ -70,7 +70,7 @@ class SimClient:
                 return
             self.busy = True
             self._scheduler.happened()
-            self._history.tell(str(job))
+            self._history.tell("{}", job)
             pause_s = job.pause_s
             try:
                 await getattr(self, f"_{job.kind}")(job, job.chances)

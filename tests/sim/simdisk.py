@@ -121,7 +121,7 @@ class SimEngine:
     async def _end(self) -> None:
         assert self.doom is not None
         self.doom()
-        await asyncio.sleep(0)  # for ever, in a process that is dead
+        await asyncio.sleep(0)  # for ever, if the process is dead now
 
     def _delay_s(self) -> float:
         return self._random.choice((0.0, 0.0005, 0.001, 0.01)) if self._random.random() < 0.98 else 0.4

@@ -37,4 +37,5 @@ class FencedStore:
         else:
             self._history.count("stale write refused")
         self.log.append(Write(self._scheduler.now, client, scope, token, accepted))
-        self._history.tell(f"the store {'takes' if accepted else 'refuses'} token {token} of {client} in {scope}")
+        verb = "takes" if accepted else "refuses"
+        self._history.tell("the store {} token {} of {} in {}", verb, token, client, scope)

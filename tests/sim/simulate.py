@@ -40,9 +40,9 @@ class Tally:
         self.seen += other.seen
 
 
-def judged(scenario: Scenario) -> tuple[World, list[str], int]:
+def judged(scenario: Scenario, *, telling: bool = False) -> tuple[World, list[str], int]:
     """A run and what is wrong with it; an exception out of the world is wrong too."""
-    world = World(scenario)
+    world = World(scenario, telling=telling)
     try:
         verdict = Verdict(world.run())
     except Exception as failure:  # noqa: BLE001  # a broken product may fail anywhere
@@ -86,11 +86,11 @@ def fingerprint(violation: str) -> str:
 def story(seed: int, *, shrink: bool = True) -> str:
     """Why this seed fails, as shortly as it can be told; or what happened in it, if it does not."""
     scenario = Scenario.drawn(seed)
-    world, violations, _ = judged(scenario)
+    _, violations, _ = judged(scenario)
     if violations and shrink:
         kinds = {fingerprint(violation) for violation in violations}
         scenario = smallest(scenario, lambda tried: any(fingerprint(each) in kinds for each in judged(tried)[1]))
-        world, violations, _ = judged(scenario)
+    world, violations, _ = judged(scenario, telling=True)
     lines = [f"seed {seed}: {len(violations)} violations", *(f"  {violation}" for violation in violations[:10])]
     lines += ["", f"{len(scenario.commands)} commands in {scenario.steps} steps, {scenario.weather}"]
     if violations:

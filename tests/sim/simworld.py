@@ -26,7 +26,7 @@ PROBES_S_MAX = 20.0
 
 
 class World:
-    def __init__(self, scenario: Scenario | int, *, wall_jumps: bool = True) -> None:
+    def __init__(self, scenario: Scenario | int, *, wall_jumps: bool = True, telling: bool = False) -> None:
         self.scenario = scenario if isinstance(scenario, Scenario) else Scenario.drawn(scenario)
         seed = self.scenario.seed
         self.random = Random(f"world {seed}")
@@ -34,7 +34,7 @@ class World:
         self.scheduler = Scheduler()
         self.disk = Disk()
         self.tape = Tape(self.disk, lambda: self.scheduler.now)
-        self.history = History(lambda: self.scheduler.now)
+        self.history = History(lambda: self.scheduler.now, telling=telling)
         self.network = Network(self.scheduler, Random(f"network {seed}"), self.history, self.scenario.weather)
         self.store = FencedStore(self.scheduler, self.history)
         self.wall_offset_s = 1_700_000_000.0
@@ -84,7 +84,7 @@ class World:
             return
         if server.ready:
             self.network.server = server
-            self.history.tell(f"the server serves, term {server.term}")
+            self.history.tell("the server serves, term {}", server.term)
         else:
             self.scheduler.after(0.005, lambda: self._listen(server))
 
@@ -138,7 +138,7 @@ class World:
         self.scheduler.steps += not jump
         if getattr(self, f"_{fault.kind.replace(',', '').replace(' ', '_')}")(fault):
             self.history.count(fault.kind)
-            self.history.tell(str(fault).strip())
+            self.history.tell("{}", str(fault).strip())
 
     @property
     def _serves(self) -> bool:
@@ -203,7 +203,7 @@ class World:
     def _slow_then_cut(self, fault: Fault) -> bool:
         """Answers come late, and then nothing does: who counts from when an answer came trusts for too long."""
         self.network.slow(fault.client, fault.length_s)
-        self.scheduler.after(fault.length_s * 2, self.network.cut, fault.client, 3.0)
+        self.scheduler.after(fault.length_s * 2, self._strike, Fault(0.0, "cut", fault.client, 3.0))
         return True
 
     def _wall_jump(self, fault: Fault) -> bool:
@@ -218,7 +218,7 @@ class World:
         self.history.quiet_at = self.scheduler.now
         self.history.tell("quiet from now on")
         self.network.calm()
-        self.server.engine.fails = 0.0
+        self.server.engine.fails, self.server.engine.doom = 0.0, None
         for client in self.clients.values():
             client.quiet = True
         while self.left_over() and self.scheduler.now < self.history.quiet_at + QUIET_S_MAX:

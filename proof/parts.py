@@ -31,7 +31,7 @@ PARTS = (
         long={"linear_histories": 1_000, "linear_history_length": 1_000},
     ),
     Part("deliberate bugs", ("tests/mutants",), short={"mutants": 0}),
-    Part("blind changes", ("tests/blind",), short={"blind": 150}, long={"blind": 6_000}),
+    Part("blind changes", ("tests/blind",), short={"blind": 150}, long={"blind": 1_000}),
     Part("model", ("tests/model",)),
     Part("races", ("tests/e2e/test_races.py",), long={"races": 1_000, "increments": 10_000}),
     Part("kill -9", ("tests/e2e/test_crash.py",), short={"kills": 100}, long={"kills": 1_000}),

@@ -18,7 +18,7 @@ JOBS_MAX = 40  # of one client; more than it mostly gets to
 KINDS = ("hold", "hold", "hold", "hold", "count", "meddle", "hasty")
 SCOPES = ("a", "a/b", "a/**", "c", "d", "*")
 # How long each fault lasts at the most; for those that end a process, until the next one starts.
-ON_CLIENTS = {"kill": 1.0, "freeze": 4.0, "cut": 3.0, "slow, then cut": 1.0}
+ON_CLIENTS = {"kill": 1.0, "freeze": 3.0, "cut": 2.0, "slow, then cut": 0.8}
 ON_SERVER = {"crash": 0.8, "crash at a commit": 0.8, "stop": 0.3, "freeze server": 2.0}
 
 
@@ -119,9 +119,9 @@ def _faults(random: Random) -> Iterator[Fault]:
         "stop": often(0.06),
         "freeze server": often(0.05),
         "kill": often(0.06),
-        "freeze": often(0.03, 0.15),
-        "slow, then cut": often(0.05, 0.15),
-        "cut": often(0.03, 0.15),
+        "freeze": often(0.03, 0.1),
+        "slow, then cut": often(0.03, 0.1),
+        "cut": often(0.03, 0.1),
         "wall jump": often(0.1),
     }
     at = 0.3

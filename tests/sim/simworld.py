@@ -203,7 +203,7 @@ class World:
     def _slow_then_cut(self, fault: Fault) -> bool:
         """Answers come late, and then nothing does: who counts from when an answer came trusts for too long."""
         self.network.slow(fault.client, fault.length_s)
-        self.scheduler.after(fault.length_s * 2, self._strike, Fault(0.0, "cut", fault.client, 3.0))
+        self.scheduler.after(fault.length_s * 2, self._strike, Fault(0.0, "cut", fault.client, 2.0))
         return True
 
     def _wall_jump(self, fault: Fault) -> bool:

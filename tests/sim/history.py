@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -94,7 +95,7 @@ class History:
     telling: bool = False
     situations: Counter[str] = field(default_factory=Counter)
     quiet_at: float = 0.0
-    probes: dict[str, str] = field(default_factory=dict)  # in the quiet phase, by scope: what became of an acquire
+    probe: str = ""  # what became of an acquire of everything in the quiet phase
 
     def begin_belief(self, client: str, scope: str, token: int, until: float) -> Belief:
         belief = Belief(client, scope, token, self.now(), until)
@@ -110,9 +111,9 @@ class History:
         if self.telling:
             self.told.append((self.now(), what.format(*details)))
 
-    @property
+    @cached_property
     def heard(self) -> list[Heard]:
-        """The replies, in the order in which they were heard."""
+        """The replies, in the order in which they were heard. To be asked for at the end."""
         return sorted((each for each in self.requests if each.heard is not None), key=lambda each: each.heard or 0.0)
 
     def send(self, client: str, life: int, call: Call[Any], sent: float) -> Heard:

@@ -12,14 +12,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 STEPS = 500
-SECONDS_MAX = 60.0
+SECONDS_MAX = 45.0
 CLIENTS = ("c0", "c1", "c2", "c3")
-JOBS_MAX = 40  # of one client; more than it mostly gets to
+JOBS_MAX = 24  # of one client; more than it mostly gets to
 KINDS = ("hold", "hold", "hold", "hold", "count", "meddle", "hasty")
 SCOPES = ("a", "a/b", "a/**", "c", "d", "*")
 # How long each fault lasts at the most; for those that end a process, until the next one starts.
 ON_CLIENTS = {"kill": 1.0, "freeze": 3.0, "cut": 2.0, "slow, then cut": 0.8}
-ON_SERVER = {"crash": 0.8, "crash at a commit": 0.8, "stop": 0.3, "freeze server": 2.0}
+ON_SERVER = {"crash": 0.3, "crash at a commit": 0.3, "stop": 0.2, "freeze server": 2.0}
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,9 @@ def _jobs(random: Random, client: str) -> Iterator[Job]:
             kind=_one_of(random, KINDS),
             scope=_one_of(random, SCOPES),
             ttl_s=_one_of(random, (0.5, 1.0, 2.0, 3.0)),
-            wait_s=_one_of(random, (0.0, 0.0, 1.0, 3.0, 6.0)),
+            wait_s=_one_of(random, (0.0, 0.0, 0.5, 2.0, 5.0)),
             cooldown_s=_one_of(random, (None, None, None, 0.7)),
             priority=_one_of(random, (0, 0, 0, 5)),
-            work_s=_one_of(random, (0.01, 0.2, 1.0, 3.0)),
+            work_s=_one_of(random, (0.01, 0.1, 0.5, 2.0)),
             pause_s=_one_of(random, (0.001, 0.01, 0.05, 0.2)),
         )

@@ -25,6 +25,7 @@ INTENT = "i"
 SPACE = f"intent:{INTENT}"
 PATIENCE_S = 6.0
 HASTE_S = 0.3
+INSTANT_S = 1e-6  # nothing sleeps for less than the clock can show
 AWAY_S = 0.3  # while there is no server, it does not rush through its jobs
 
 
@@ -204,7 +205,7 @@ class SimClient:
                 belief.act(self._scheduler.now)
                 self._scheduler.happened()
                 self._store.send(self.name, job.scope, hold.token, chances.choice((0.0, 0.001, 0.5, 4.0)))
-                await asyncio.sleep(chances.choice((0.02, 0.1, 0.4)))
+                await asyncio.sleep(chances.choice((0.01, 0.05, 0.2)))
         finally:
             keeper.cancel()
 
@@ -214,6 +215,7 @@ class SimClient:
         while True:
             now = self.loop.time()
             step = keeping.next_step(now=now, leases={hold.id: hold.watched()}, renew_at=beats.renew_at)
+            self._scheduler.steps += not isinstance(step, keeping.Sleep)
             if isinstance(step, keeping.Stop):
                 hold.lose("trust_ended")
                 belief.end(self._scheduler.now)
@@ -222,7 +224,7 @@ class SimClient:
                 hold.warn()
             elif isinstance(step, keeping.Sleep):
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(beats.news.wait(), step.seconds)
+                    await asyncio.wait_for(beats.news.wait(), max(step.seconds, INSTANT_S))
                 beats.news.clear()
             else:
                 beats.failures += 1

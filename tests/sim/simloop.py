@@ -117,17 +117,18 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_soon(self, callback: Callable[..., object], *args: Any, context: object = None) -> Handle:  # type: ignore[override]  # asyncio gives it
         handle = Handle(callback, args)
         self._ready.append(handle)
-        if self._wakes_at > self._scheduler.now:
-            self._wake(self._scheduler.now)
+        now = self._scheduler.now
+        if self._wakes_at > now:
+            self._wake(now)
         return handle
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: object = None) -> Handle:  # type: ignore[override]  # as above
-        return self.call_at(self.time() + delay, callback, *args)
+        return self.call_at(self._origin + self._scheduler.now * self._rate + delay, callback, *args)
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: object = None) -> Handle:  # type: ignore[override]  # as above
         handle = Handle(callback, args, when)
         heapq.heappush(self._timers, (when, next(self._numbers), handle))
-        at = self.true(when)
+        at = (when - self._origin) / self._rate
         if at < self._wakes_at:
             self._wake(at)
         return handle
@@ -163,7 +164,9 @@ class SimLoop(asyncio.AbstractEventLoop):
     # Running
 
     def _wake(self, at: float) -> None:
-        at = max(at, self._scheduler.now, self.frozen_until)
+        now, frozen_until = self._scheduler.now, self.frozen_until
+        at = max(now, at)
+        at = max(frozen_until, at)
         if at < self._wakes_at and not self.dead:
             self._wakes_at = at
             self._scheduler.at(at, self._run, at)
@@ -186,7 +189,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         events._set_running_loop(self)
         ready, left = self._ready, CALLBACKS_MAX
         try:
-            while not self.dead and (ready or self._move_due()) and left:
+            while not self.dead and (ready or (self._timers and self._move_due())) and left:
                 left -= 1
                 handle = ready.popleft()
                 if not handle.dead:

@@ -52,6 +52,7 @@ def judged(scenario: Scenario, *, telling: bool = False) -> tuple[World, list[st
 
 def run_seeds(seeds: range) -> Tally:
     tally = Tally()
+    gc.freeze()  # what there is before stays: it need not be looked at again and again
     gc.disable()  # a history is one big heap of cycles: it is collected after a few of them, at once
     for seed in seeds:
         world, violations, undecided = judged(Scenario.drawn(seed))
@@ -64,6 +65,7 @@ def run_seeds(seeds: range) -> Tally:
             tally.broken[seed] = violations
     gc.enable()
     gc.collect()
+    gc.unfreeze()
     return tally
 
 

@@ -22,6 +22,7 @@ from openintent.grantor import grantor
 from openintent.server.routes import leases as lease_routes
 
 QUIET_S_MAX = 40.0  # the largest wait of a client, and what it leaves behind
+LATE_S_MAX = 3.1  # a message that was on its way when the weather became calm has arrived by then
 PROBES_S_MAX = 20.0
 
 
@@ -44,7 +45,6 @@ class World:
         self._dead: list[SimClient] = []
         self._jobs = {name: iter([job for job in self.scenario.jobs if job.client == name]) for name in CLIENTS}
         self._turbulent = True
-        self._probed = False
 
     def run(self) -> "World":
         with _Determined(self.random, self.tape):
@@ -221,11 +221,12 @@ class World:
         self.server.engine.fails, self.server.engine.doom = 0.0, None
         for client in self.clients.values():
             client.quiet = True
+        self.scheduler.run_until(self.scheduler.now + LATE_S_MAX)
         while self.left_over() and self.scheduler.now < self.history.quiet_at + QUIET_S_MAX:
             self.scheduler.run_until(self.scheduler.now + 0.5)
         self._operate(self._probe())
         until = self.scheduler.now + PROBES_S_MAX
-        while not self._probed and self.scheduler.now < until:
+        while not self.history.probe and self.scheduler.now < until:
             self.scheduler.run_until(self.scheduler.now + 0.2)
 
     def left_over(self) -> list[str]:
@@ -235,17 +236,15 @@ class World:
         return busy + records + ([] if self._serves else ["the server"])
 
     async def _probe(self) -> None:
-        for scope in sorted({job.scope for job in self.scenario.jobs}):
-            self.history.probes[scope] = "no answer"
-            wish, attempt = Wish(space=SPACE, scope=scope, ttl_s=1.0), f"probe-{scope}"
-            try:
-                await self._as_operator(flows.acquire(wish, attempt=attempt, patience_s=3.0))
-                await self._as_operator(flows.send(calls.give_up(SPACE, attempt=attempt, timeout_s=3.0)))
-            except OpenIntentError as failure:
-                self.history.probes[scope] = str(failure)
-            else:
-                self.history.probes[scope] = "granted"
-        self._probed = True
+        """Whoever can have everything can have each part of it."""
+        wish, attempt = Wish(space=SPACE, scope="*", ttl_s=1.0), "probe"
+        try:
+            await self._as_operator(flows.acquire(wish, attempt=attempt, patience_s=3.0))
+            await self._as_operator(flows.send(calls.give_up(SPACE, attempt=attempt, timeout_s=3.0)))
+        except OpenIntentError as failure:
+            self.history.probe = str(failure)
+        else:
+            self.history.probe = "granted"
 
 
 class _Determined:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,7 +50,7 @@ NEEDED = (
 @pytest.mark.slow
 @pytest.mark.timeout(max(120, HISTORIES // 2))
 def test_no_history_breaks_a_promise_and_the_rare_things_do_happen(figures):
-    total = simulate.Tally()
+    total, began = simulate.Tally(), time.perf_counter()
     for tally in simulate.run_many(0, HISTORIES, processes=PROCESSES):
         total.add(tally)
         figures.progress(total.histories, HISTORIES)
@@ -60,6 +61,7 @@ def test_no_history_breaks_a_promise_and_the_rare_things_do_happen(figures):
         violations=len(total.broken),
         undecided=total.undecided,
         seeds=f"0..{HISTORIES - 1}",
+        seconds=round(time.perf_counter() - began),
     )
     figures.add("what happened in them", **{name.replace(" ", "_"): times for name, times in total.seen.items()})
     assert total.broken == {}, "\n".join(map(simulate.story, sorted(total.broken)[:1]))
@@ -110,7 +112,7 @@ def test_a_failure_is_told_by_the_shortest_story_that_was_found(early):
 
 def test_what_is_left_out_of_a_scenario_is_not_needed_for_it_to_fail():
     whole = Scenario.drawn(1)
-    needed = {whole.faults[3], whole.jobs[20], whole.jobs[100]}
+    needed = {whole.faults[3], whole.jobs[20], whole.jobs[90]}
 
     def fails(tried: Scenario) -> bool:
         return needed <= set(tried.commands) and tried.steps >= 77

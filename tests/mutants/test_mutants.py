@@ -80,14 +80,14 @@ def test_every_bug_has_a_name_and_a_place_of_its_own():
             compile(texts[edit.file], edit.file, "exec")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1_200)
 def _told(found: Found | None) -> dict[str, object]:
     if found is None:
         return {"found_by": "nobody"}
     return {"found_by": found.layer, "histories": found.histories or "", "because": found.by[:120]}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
 def test_every_bug_is_found(tmp_path, figures, capsys):
     mutants, workshops = chosen(size("mutants", QUICK)), Workshops(tmp_path)
     found: list[Found | None] = []

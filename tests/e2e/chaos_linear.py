@@ -8,8 +8,9 @@ from chaos_log import Line
 from linear import Verdict, check_all
 from linear_plan import Op, Rules
 
-# Nobody overtakes a waiter, and the release of a lease that has ended is answered with ok.
-RULES = Rules(queue=True, late_release=True)
+# A waiter that died keeps its place for 5 s, longer than a round: so any refusal can be right. That what is free can be
+# had is seen at the end of each round. The release of a lease that has ended is answered with ok.
+RULES = Rules(cooldown=True, late_release=True)
 NS = 1e9
 
 

@@ -21,7 +21,7 @@ from workshop import PACKAGE, Found, Workshop
 
 MUTANTS: Final = (*of_rules.MUTANTS, *of_recovery.MUTANTS, *of_storage.MUTANTS, *of_client.MUTANTS, *of_server.MUTANTS)
 WORKERS: Final = 2
-QUICK: Final = 4
+QUICK: Final = 2
 
 
 def chosen(count: int) -> list[Mutant]:

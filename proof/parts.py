@@ -31,7 +31,7 @@ PARTS = (
         long={"linear_histories": 1_000, "linear_history_length": 1_000},
     ),
     Part("deliberate bugs", ("tests/mutants",), short={"mutants": 0}),
-    Part("blind changes", ("tests/blind",), short={"blind": 150}, long={"blind": 1_000}),
+    Part("blind changes", ("tests/blind",), short={"blind": 150}, long={"blind": 500}),
     Part("model", ("tests/model",)),
     Part("races", ("tests/e2e/test_races.py",), long={"races": 1_000, "increments": 10_000}),
     Part("kill -9", ("tests/e2e/test_crash.py",), short={"kills": 100}, long={"kills": 1_000}),
@@ -40,6 +40,7 @@ PARTS = (
     Part("failing disks", ("tests/e2e/test_fail_stop.py",)),
     Part("partitions and pauses", ("tests/e2e/test_chaos.py",), short={"chaos_rounds": 40}, long={"chaos_rounds": 200}),
     Part("clocks", ("tests/e2e/test_clocks.py",), long={"clock_lapses": 50, "clock_reboots": 12}),
+    Part("waiting", ("tests/e2e/test_waiting.py",), long={"takeovers": 100}),
     Part("stop in time", ("tests/e2e/test_stop_in_time.py",), long={"freezes": 20, "cuts": 5}),
     Part("without a server", ("tests/local",), short={"local_rounds": 25}, long={"local_rounds": 100}),
     Part(

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.alone]
 
 HOLDERS = 200
 TTL_S = 6.0
-STORM_S = 12.0
+STORM_S = 8.0
 RIDERS = 3_000
 
 

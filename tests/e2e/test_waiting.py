@@ -7,10 +7,13 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from proving import Figures, size
 from rawhttp import Answer, Connect, Connection
 from serverprocess import ServerProcess
 
 pytestmark = pytest.mark.anyio
+
+TAKEOVERS = size("takeovers", 5)  # of each of five scopes
 
 PATH = "/spaces/s/leases"
 
@@ -61,12 +64,15 @@ async def takeover(connect: Connect, scope: str, *, ttl_s: float, rounds: int) -
 
 @pytest.mark.slow
 @pytest.mark.alone
-async def test_a_waiter_gets_the_scope_of_a_silent_holder_after_its_ttl_and_within_50_ms(connect: Connect):
-    pairs = [takeover(connect, f"part-{n}", ttl_s=0.5, rounds=20) for n in range(5)]
+async def test_a_waiter_gets_the_scope_of_a_silent_holder_after_its_ttl_and_within_50_ms(
+    connect: Connect, figures: Figures
+):
+    pairs = [takeover(connect, f"part-{n}", ttl_s=0.5, rounds=TAKEOVERS) for n in range(5)]
     late_ms = sorted(1_000 * late_s for lates in await asyncio.gather(*pairs) for late_s in lates)
-    p50_ms, p99_ms = statistics.median(late_ms), late_ms[98]
-    print(f"takeover after ttl: p50 {p50_ms:.1f} ms, p99 {p99_ms:.1f} ms, max {late_ms[-1]:.1f} ms")  # noqa: T201
-    assert len(late_ms) == 100
+    p50_ms, p99_ms = statistics.median(late_ms), late_ms[len(late_ms) * 98 // 100]
+    took = {"p50_ms": round(p50_ms, 1), "p99_ms": round(p99_ms, 1), "max_ms": round(late_ms[-1], 1)}
+    figures.add("takeover from a silent holder, beyond its ttl", takeovers=len(late_ms), **took)
+    assert len(late_ms) == 5 * TAKEOVERS
     assert late_ms[0] > -1.0, "before the ttl was over"  # ledger time is in whole milliseconds
     assert p50_ms < 50.0
     assert p99_ms < 500.0  # the machine may be busy with other things; the figure to read is the one above

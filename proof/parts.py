@@ -52,7 +52,7 @@ PARTS = (
         "bad requests",
         ("tests/server/test_generated_requests.py", "tests/server/test_bad_requests.py"),
         short={"bad_requests": 300},
-        long={"bad_requests": 4_000, "good_requests": 500},
+        long={"bad_requests": 6_000, "good_requests": 500},
     ),
     Part("the description", ("tests/e2e/test_schemathesis.py",), long={"schemathesis_examples": 60}),
     Part("fuzzing", ("tests/fuzz",), short={"fuzz_inputs": 5_000}, long={"fuzz_inputs": 20_000}),

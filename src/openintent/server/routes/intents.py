@@ -103,7 +103,9 @@ def _check_intent(checks: bodies.Checks, body: IntentBody) -> None:
     checks.policy("governance_policy", body.governance_policy)
     if len(body.depends_on) > checks.limits.depends_on_max:
         checks.fault("depends_on", f"must be at most {checks.limits.depends_on_max}", "size")
-    checks.size("state", _given_state(body), checks.limits.state_bytes_max)
+    for field in ("state", "initial_state"):  # the second is checked even where the first has the word
+        if getattr(body, field) is not UNSET:
+            checks.size(field, getattr(body, field), checks.limits.state_bytes_max)
     if body.status not in STATUSES:
         checks.fault("status", f"must be one of {', '.join(STATUSES)}")
     checks.slug("id", body.id)

@@ -18,9 +18,9 @@ def written(outcomes: Sequence[Outcome]) -> str:
     lines = [
         "# Proof",
         "",
-        "Made by `make proof LONG=1`: what the tests did, and what they counted. Every line can be had again with the",
+        "Made by `make proof`: what the tests did, and what they counted. Every line can be had again with the",
         "command of its part, in the project's folder with `.venv/bin` on the path; without the sizes in front it is",
-        f"the short run that `make test` does. Seen on {machine}.",
+        f"the short run that `make test` does; `LONG=1` makes them the full ones. Seen on {machine}.",
         "",
         *_parts(outcomes),
         *(line for outcome in outcomes for line in _section(outcome)),

@@ -96,7 +96,12 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", action="store_true", help="the full sizes: about an hour on two cores")
     parser.add_argument(
-        "--only", nargs="*", default=[], help="these parts; the others stay as they were", metavar="PART"
+        "--only",
+        nargs="*",
+        default=[],
+        help="these parts; the others stay as they were",
+        metavar="PART",
+        choices=[part.name for part in PARTS],
     )
     return parser.parse_args()
 

@@ -6,6 +6,21 @@ from mutant import Edit, Mutant, tests
 
 CONNECTIONS: Final = (
     Mutant(
+        "a request that is refused leaves something behind",
+        (
+            Edit(
+                "server/service.py",
+                "        if isinstance(failure, problems.Refused):\n",
+                "        if isinstance(failure, problems.Refused):\n"
+                "            from openintent.core.commands import CreateIntent\n"
+                "            from openintent.model import Intent\n"
+                '            left = Intent(id=f"left-{self.grantor.now_ms}", title="left")\n'
+                '            self.apply(CreateIntent(intent=left, chosen_id=False, actor="nobody"))\n',
+            ),
+        ),
+        (tests("server/test_bad_requests.py"),),
+    ),
+    Mutant(
         "answers leave in the order in which they are ready",
         (
             Edit(

@@ -38,7 +38,6 @@ class CarelessPeer(Peer):
     settings = "grants everything"
     fences = True
     repeats = True
-    shares_data = True
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -76,7 +76,6 @@ class Peer(ABC):
     ours = False
     fences = False  # each grant has a larger number
     repeats = False  # a request can be repeated under an id, and is then the same request
-    shares_data = False  # its documents do not forbid two servers on the same data
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,8 +95,8 @@ class Peer(ABC):
         """A client; of another port if the way leads through a proxy."""
 
     @abstractmethod
-    def second(self) -> "Peer":
-        """Another server on the same data, not started yet."""
+    def second(self) -> "Peer | None":
+        """Another server on the same data, not started yet; None where that is not offered."""
 
     @abstractmethod
     def spelled(self) -> list[str]:

@@ -223,9 +223,9 @@ async def _see_the_step(locks: Locks, expected_s: float) -> None:
 
 async def second_server(peer: Peer, *, rounds: int, progress: Progress) -> Counted:
     """Two servers on the same data: one refuses to start, or both must still grant to one alone."""
-    if not peer.shares_data:
-        return {"second_server": NOT_OFFERED}
     second = peer.second()
+    if second is None:
+        return {"second_server": NOT_OFFERED}
     try:
         started = await second.start()
         async with aclosing(peer.locks()) as first, aclosing(second.locks()) as other:

@@ -85,7 +85,6 @@ class Ours(Peer):
     ours = True
     fences = True
     repeats = True
-    shares_data = True
     leases = "/spaces/peers/leases"
 
     def __init__(self, folder: Path) -> None:
@@ -116,7 +115,6 @@ class Public(Peer):
     name = "openintent (public)"
     version = PUBLIC_VERSION
     settings = "openintent-server, SQLite (its default), one API key per holder"
-    shares_data = True
 
     def __init__(self, folder: Path, *, program: Path, leases: str = "") -> None:
         super().__init__(folder)

@@ -89,8 +89,8 @@ class RedisPeer(Peer):
     def locks(self, port: int | None = None) -> RedisLocks:
         return RedisLocks(port or self.port)
 
-    def second(self) -> Peer:
-        raise NotImplementedError("Redis has replicas, not a second server on the same files")
+    def second(self) -> None:
+        """Redis has replicas, not a second server on the same files."""
 
     def spelled(self) -> list[str]:
         return ["redis", str(self.port)]

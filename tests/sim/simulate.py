@@ -71,7 +71,6 @@ def run_seeds(seeds: range) -> Tally:
 
 def run_many(first: int, count: int, *, processes: int = 1) -> Iterator[Tally]:
     """The tallies of all chunks, as they come."""
-    logging.disable(logging.CRITICAL)
     chunks = [range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)]
     if processes == 1:
         yield from map(run_seeds, chunks)
@@ -113,6 +112,7 @@ def transcript(world: World) -> list[tuple[float, str]]:
 
 
 def main() -> int:
+    logging.disable(logging.CRITICAL)  # crashes and full disks are what this is about
     options = _options()
     if options.seed is not None:
         sys.stdout.write(story(options.seed) + "\n")

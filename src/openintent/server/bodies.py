@@ -244,10 +244,14 @@ def header_text(exchange: Exchange, name: bytes, limits: Limits) -> str | None:
     raise problems.invalid(([name.decode()], what, "value"), part="header")
 
 
+def _speaker(exchange: Exchange, limits: Limits, named: str | None) -> str | None:
+    said = header_text(exchange, b"x-agent-id", limits)  # refused if it is malformed, even where the body has the word
+    return said if named is None else named
+
+
 def agent(exchange: Exchange, limits: Limits, *, named: str | None = None) -> str:
     """Who asks: `named` elsewhere than in the header, and checked there. Lease calls without an agent are refused."""
-    said = header_text(exchange, b"x-agent-id", limits)  # refused if it is malformed, even where the body has the word
-    found = said if named is None else named
+    found = _speaker(exchange, limits, named)
     if found is None:
         raise problems.Refused(
             400, problems.plain("agent_required", "X-Agent-ID header required", hint="say which agent is asking")
@@ -260,8 +264,7 @@ def agent(exchange: Exchange, limits: Limits, *, named: str | None = None) -> st
 
 def actor(exchange: Exchange, limits: Limits, *, named: str | None = None, default: str = "anonymous") -> str:
     """Who acts: as the body says, else as the header says. Not everything needs a name, but a bound key has some."""
-    said = header_text(exchange, b"x-agent-id", limits)
-    found = said if named is None else named
+    found = _speaker(exchange, limits, named)
     principal = exchange.principal
     if principal.bound:
         if found is None:

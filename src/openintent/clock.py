@@ -36,15 +36,15 @@ class LedgerClock:
     would be dead before its holder had a chance to renew; so one reading moves it by `LEAP_MS_MAX` at the most.
     """
 
-    __slots__ = ("_boot_ms", "_now_ms")
+    __slots__ = ("boot_ms", "now_ms")
 
     def __init__(self, *, start_ms: int, boot_now_ms: int) -> None:
-        self._now_ms = start_ms
-        self._boot_ms = boot_now_ms
+        self.now_ms = start_ms
+        self.boot_ms = boot_now_ms  # when it was read last
 
     def read(self, boot_now_ms: int) -> int:
-        passed_ms = boot_now_ms - self._boot_ms
+        passed_ms = boot_now_ms - self.boot_ms
         if passed_ms > 0:
-            self._now_ms += min(passed_ms, LEAP_MS_MAX)
-            self._boot_ms = boot_now_ms
-        return self._now_ms
+            self.now_ms += min(passed_ms, LEAP_MS_MAX)
+            self.boot_ms = boot_now_ms
+        return self.now_ms

@@ -139,7 +139,7 @@ def same_index(index: ScopeIndex[Any], names: Any) -> bool:
     fresh: ScopeIndex[Any] = ScopeIndex()
     for item in index:
         fresh.add(*names(item), item)
-    return (index._items, index._wide, index._below) == (fresh._items, fresh._wide, fresh._below)
+    return (index.items, index._wide, index._below) == (fresh.items, fresh._wide, fresh._below)
 
 
 def check_timers(books: Books) -> None:

@@ -96,7 +96,7 @@ def test_what_was_removed_leaves_nothing_behind(content, data):
     for scope in removed:
         index.remove(scope)
     left = filled({scope: owner for scope, owner in content.items() if scope not in removed})
-    assert (index._items, index._wide, index._below) == (left._items, left._wide, left._below)
+    assert (index.items, index._wide, index._below) == (left.items, left._wide, left._below)
     assert all(index.get(scope) is None for scope in removed)
 
 

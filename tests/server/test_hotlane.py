@@ -7,7 +7,8 @@ from lane_words import House, request, settle
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from openintent.server.hotlane import HOT_BODY_MAX, PIPELINED_MAX, self_check
+from openintent.server.hotlane import HOT_BODY_MAX, PIPELINED_MAX
+from openintent.server.uvicorn_fit import self_check
 
 pytestmark = pytest.mark.anyio
 

@@ -28,6 +28,7 @@ from openintent.model import (
     Member,
     Portfolio,
     Waiter,
+    home_of,
 )
 
 T = TypeVar("T")
@@ -46,10 +47,11 @@ class Line(msgspec.Struct):
 class Space:
     """All that is held, waited for or closed in one space."""
 
-    __slots__ = ("checkpoints", "cooldowns", "leases", "lines", "name")
+    __slots__ = ("checkpoints", "cooldowns", "home", "leases", "lines", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.home = home_of(name)
         self.leases: ScopeIndex[Lease] = ScopeIndex()
         self.lines: ScopeIndex[Line] = ScopeIndex()
         self.cooldowns: ScopeIndex[Cooldown] = ScopeIndex()
@@ -57,7 +59,7 @@ class Space:
 
     @property
     def empty(self) -> bool:
-        return not (self.leases or self.lines or self.cooldowns or self.checkpoints)
+        return not (self.leases.items or self.lines.items or self.cooldowns.items or self.checkpoints)
 
 
 class Batch(msgspec.Struct):
@@ -74,6 +76,49 @@ class Batch(msgspec.Struct):
 
 
 class Books:
+    # Looked at with every command: slots are quicker than a dictionary of so many names.
+    __slots__ = (
+        "agents",
+        "assigned",
+        "assignments",
+        "attempts",
+        "batch",
+        "changes",
+        "children",
+        "copied",
+        "date_ms",
+        "date_offset_ms",
+        "decisions",
+        "dependents",
+        "ended",
+        "ends",
+        "events",
+        "governed",
+        "held",
+        "horizon",
+        "intents",
+        "leases",
+        "limits",
+        "members",
+        "now_ms",
+        "order",
+        "outbox",
+        "portfolios",
+        "portfolios_of",
+        "queues",
+        "requests",
+        "rev",
+        "seq",
+        "spaces",
+        "term",
+        "timers",
+        "token",
+        "waiters",
+        "waiting",
+        "wiped",
+        "written",
+    )
+
     def __init__(self, limits: Limits, *, term: int, token: int, seq: int, now_ms: int) -> None:
         self.limits = limits
         self.term, self.token, self.seq = term, token, seq
@@ -126,7 +171,7 @@ class Books:
     def remaining_ms(self, lease: Lease) -> int:
         return max(0, lease.deadline_ms - self.now_ms)
 
-    def reply(self, answer: Answer, *, after: int | None = None) -> Reply:
+    def reply(self, answer: Answer, after: int | None = None) -> Reply:
         """An answer that may leave after the given batch; by default after all that was written so far."""
         return Reply(answer, self.written if after is None else after, self.rev, self.term)
 
@@ -151,15 +196,16 @@ class Books:
         kind: str,
         space: str,
         actor: str,
-        *,
         payload: dict[str, Any] | None = None,
+        *,
         lease: Lease | None = None,
         also: str | None = None,
     ) -> Event:
         self.seq += 1
         event = Event(self.seq, kind, space, actor, self.date_ms, payload, lease, also)
         self.events.append(event)
-        self.copied = self.copied or also is not None
+        if also is not None:
+            self.copied = True
         self.written = self.batch
         return event
 

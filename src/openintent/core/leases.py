@@ -87,7 +87,7 @@ def _acquire_anew(books: Books, command: Acquire, print_: bytes) -> Reply:
     lease = grants.grant(books, space, ask, command.lease_id, command.attempt)
     if command.attempt is not None:
         attempts.remember(books, ask.holder, command.attempt, kind="lease", print_=print_, target=lease.id)
-    return books.reply(Granted(lease, 0, books.remaining_ms(lease)), after=lease.batch)
+    return books.reply(Granted(lease, 0, lease.deadline_ms - books.now_ms), lease.batch)
 
 
 def _refuse(books: Books, command: Acquire, why: waiting.Obstacle, print_: bytes) -> Reply:
@@ -133,7 +133,7 @@ def give_up(books: Books, command: GiveUp) -> Reply:
     if waiter is not None and waiter.ask.space == command.space:
         waiting.leave(books, waiter)
     elif lease is not None and lease.space == command.space and lease.attempt == command.attempt:
-        end(books, lease, status="released", reason="released", actor=command.holder)
+        end(books, lease, "released", "released", command.holder)
     elif known.target in books.waiters or (lease is not None and lease.space != command.space):
         return books.reply(Missing("attempt"))
     return books.reply(Done())  # ended already, or it only got back what an earlier attempt was granted
@@ -164,7 +164,7 @@ def renew(books: Books, command: Renew) -> Reply:
     if not isinstance(lease, Lease):
         return lease
     _extend(books, lease, command.ttl_ms or lease.ttl_ms)
-    return books.reply(Seen(lease, books.remaining_ms(lease)), after=lease.batch)
+    return books.reply(Seen(lease, lease.deadline_ms - books.now_ms), lease.batch)
 
 
 def _extend(books: Books, lease: Lease, ttl_ms: int) -> None:
@@ -201,24 +201,34 @@ def _progress_payload(lease: Lease) -> dict[str, object]:
 def heartbeat(books: Books, command: Heartbeat) -> Reply:
     """Renew exactly the leases that are listed: one whose holder forgot it must not live for ever."""
     rows: list[tuple[str, int, str | None]] = []
+    holder, leases, now_ms = command.holder, books.leases, books.now_ms
     after, shortest_ms = 0, books.limits.ttl_ms_default
     for lease_id, token in command.held:
-        lease = books.leases.get(lease_id)
-        if lease is None or lease.holder != command.holder or lease.token != token:
-            lease = books.ended.get(lease_id)
-            known = lease is not None and lease.holder == command.holder and lease.token == token
-            rows.append((lease_id, 0, lease.ended_reason if known and lease is not None else "unknown"))
+        lease = leases.get(lease_id)
+        if lease is None or lease.holder != holder or lease.token != token:
+            rows.append((lease_id, 0, _how_lost(books, lease_id, holder, token)))
             after = books.written
             continue
-        _extend(books, lease, lease.ttl_ms)
-        rows.append((lease_id, books.remaining_ms(lease), None))
-        after = max(after, lease.batch)
-        shortest_ms = min(shortest_ms, lease.ttl_ms)
+        ttl_ms = lease.ttl_ms
+        lease.deadline_ms = end_ms = grants.promised_end_ms(lease, now_ms + ttl_ms)
+        rows.append((lease_id, end_ms - now_ms, None))
+        if lease.batch > after:  # noqa: PLR1730  # quicker than max(), and there may be thousands
+            after = lease.batch
+        if ttl_ms < shortest_ms:  # noqa: PLR1730
+            shortest_ms = ttl_ms
     next_ms, status = shortest_ms // 3, None
     agent = books.agents.get(command.holder)
     if agent is not None:  # its status is only a mark: no renewal waits until a change of it is durable
         next_ms, status = min(next_ms, agent.heartbeat_ms), agents.hear(books, agent, command.load)
     return books.reply(Verdicts(rows, next_ms, status), after=after)
+
+
+def _how_lost(books: Books, lease_id: str, holder: str, token: int) -> str:
+    """Why the holder of this token has no such lease any more, as far as memory tells and it is his to know."""
+    lease = books.ended.get(lease_id)
+    if lease is None or lease.holder != holder or lease.token != token:
+        return "unknown"
+    return lease.ended_reason or "unknown"
 
 
 # Ending
@@ -229,8 +239,8 @@ def release(books: Books, command: Release) -> Reply:
     lease = _held_by_caller(books, command)
     if not isinstance(lease, Lease):
         return lease
-    end(books, lease, status="released", reason="released", actor=command.holder)
-    return books.reply(Released(lease), after=lease.batch)
+    end(books, lease, "released", "released", command.holder)
+    return books.reply(Released(lease), lease.batch)
 
 
 def revoke(books: Books, command: Revoke) -> Reply:
@@ -239,7 +249,7 @@ def revoke(books: Books, command: Revoke) -> Reply:
         return _ended(books, command.lease_id, None, command.space)
     if command.space not in (None, lease.space):
         return books.reply(Missing("lease"))
-    end(books, lease, status="revoked", reason="revoked", actor=command.actor, note=command.reason)
+    end(books, lease, "revoked", "revoked", command.actor, note=command.reason)
     return books.reply(Seen(lease, 0), after=lease.batch)
 
 
@@ -251,33 +261,36 @@ def lapse(books: Books, lease: Lease) -> None:
     elif lease.deadline_ms == lease.progress_end_ms:
         reason = "no_progress"
     books.rev += 1
-    end(books, lease, status="expired", reason=reason, actor=lease.holder)
+    end(books, lease, "expired", reason, lease.holder)
 
 
-def end(books: Books, lease: Lease, *, status: str, reason: str, actor: str, note: str | None = None) -> None:
+def end(books: Books, lease: Lease, status: str, reason: str, actor: str, *, note: str | None = None) -> None:
     """However a lease ends, it ends here, once; then whoever waited for it may go."""
     lease.status, lease.ended_reason, lease.ended_note = status, reason, note
     lease.ended_at_ms = books.date_ms
-    space = books.space(lease.space)
+    holder, space = lease.holder, books.spaces[lease.space]
     space.leases.remove(lease.scope)
     del books.leases[lease.id]
-    books.held[lease.holder] -= 1
-    if not books.held[lease.holder]:
-        del books.held[lease.holder]
+    left = books.held[holder] - 1
+    if left:
+        books.held[holder] = left
+    else:
+        del books.held[holder]
     books.timers.died(lease)
-    _write_end(books, lease, actor)
-    _hand_on(books, space, lease)
+    _write_end(books, space, lease, actor)
+    if lease.checkpoint is not None or lease.cooldown_ms:
+        _hand_on(books, space, lease)
     waiting.pump(books, space, lease.scope)
     books.tidy(space)
 
 
-def _write_end(books: Books, lease: Lease, actor: str) -> None:
+def _write_end(books: Books, space: Space, lease: Lease, actor: str) -> None:
     lease.batch = books.batch
-    books.drop(f"l/{lease.id}")
+    books.drop("l/" + lease.id)
     # Whoever loses a lease without having given it back should find that in the log of his own.
     also = None if lease.status == "released" else agent_space(lease.holder)
-    event = books.log(_end_type(lease), home_of(lease.space), actor, lease=lease, also=also)
-    books.ends.append(LeaseEnd(lease.id, event.space, event.seq))
+    event = books.log(_end_type(lease), space.home, actor, lease=lease, also=also)
+    books.ends.append(LeaseEnd(lease.id, space.home, event.seq))
     if lease.attempt is not None:
         attempts.expire(books, lease.holder, lease.attempt)
     books.ended[lease.id] = lease

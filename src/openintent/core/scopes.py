@@ -71,18 +71,18 @@ def overlap(one: str, other: str) -> bool:
 class ScopeIndex(Generic[T]):
     """Items by scope, one for each scope, each with an owner; answers which of them overlap a scope."""
 
-    __slots__ = ("_below", "_items", "_wide")
+    __slots__ = ("_below", "_wide", "items")
 
     def __init__(self) -> None:
-        self._items: dict[str, tuple[str, T]] = {}  # scope -> owner, item
+        self.items: dict[str, tuple[str, T]] = {}  # scope -> owner, item
         self._wide: dict[str, tuple[str, T]] = {}  # path -> the item that covers all below it
         self._below: dict[str, dict[str, dict[str, T]]] = {}  # path -> owner -> scope -> item strictly below it
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.items)
 
     def __iter__(self) -> Iterator[T]:
-        return (item for _, item in self._items.values())
+        return (item for _, item in self.items.values())
 
     def owned(self, owner: str) -> Iterator[T]:
         """The items of one owner."""
@@ -92,27 +92,37 @@ class ScopeIndex(Generic[T]):
             yield everything[1]
 
     def get(self, scope: str) -> T | None:
-        found = self._items.get(scope)
+        found = self.items.get(scope)
         return None if found is None else found[1]
 
     def add(self, scope: str, owner: str, item: T) -> None:
-        assert scope not in self._items, scope
+        assert scope not in self.items, scope
+        self.items[scope] = (owner, item)
+        if scope[-1] != "*" and "/" not in scope:  # most scopes: nothing but the root is above them
+            self._note("", owner, scope, item)
+            return
         path, wide = split(scope)
-        self._items[scope] = (owner, item)
         if wide:
             self._wide[path] = (owner, item)
         if path:
             for above in lineage(path):
-                owners = self._below.get(above)
-                if owners is None:
-                    owners = self._below[above] = {}
-                scopes = owners.get(owner)
-                if scopes is None:
-                    scopes = owners[owner] = {}
-                scopes[scope] = item
+                self._note(above, owner, scope, item)
+
+    def _note(self, above: str, owner: str, scope: str, item: T) -> None:
+        owners = self._below.get(above)
+        if owners is None:
+            owners = self._below[above] = {}
+        scopes = owners.get(owner)
+        if scopes is None:
+            owners[owner] = {scope: item}
+        else:
+            scopes[scope] = item
 
     def remove(self, scope: str) -> None:
-        owner, _ = self._items.pop(scope)
+        owner, _ = self.items.pop(scope)
+        if scope[-1] != "*" and "/" not in scope:
+            self._forget("", owner, scope)
+            return
         path, wide = split(scope)
         if wide:
             del self._wide[path]
@@ -132,7 +142,7 @@ class ScopeIndex(Generic[T]):
     def other(self, scope: str, owner: str) -> T | None:
         """One item that overlaps this scope and belongs to another owner."""
         path, wide = split(scope)
-        at = self._items.get(path) if path else None
+        at = self.items.get(path) if path else None
         if at is not None and at[0] != owner:
             return at[1]
         if self._wide:
@@ -144,7 +154,7 @@ class ScopeIndex(Generic[T]):
     def blocking(self, scope: str, owner: str) -> T | None:
         """One item that an owner's item on this scope could not stand beside: another's that overlaps, or the same."""
         if scope[-1] != "*" and not self._wide:  # most scopes, in most spaces
-            found = self._items.get(scope)
+            found = self.items.get(scope)
             return None if found is None else found[1]
         return self.other(scope, owner) or self.get(scope)
 
@@ -167,8 +177,8 @@ class ScopeIndex(Generic[T]):
     def overlapping(self, scope: str) -> Iterator[T]:
         """Every item that overlaps this scope, each once."""
         path, wide = split(scope)
-        if path in self._items and not split(path)[1]:
-            yield self._items[path][1]
+        if path in self.items and not split(path)[1]:
+            yield self.items[path][1]
         if self._wide:
             for at in dict.fromkeys((path, *lineage(path))):
                 if at in self._wide:

@@ -34,7 +34,14 @@ class Timers:
         """Watch a thing, or note that it is due earlier than before."""
         due_ms = thing.due_ms
         if thing.timer_ms == DEAD or due_ms < thing.timer_ms:
-            self._push(thing, due_ms)
+            self.watch(thing, due_ms)
+
+    def watch(self, thing: Timed, due_ms: int) -> None:
+        """The same for one that is not watched yet, or is known to be due earlier."""
+        self._n += 1
+        thing.timer_ms = due_ms
+        heapq.heappush(self._heap, (due_ms, self._n, thing))
+        self.next_ms = self._heap[0][0]
 
     def died(self, thing: Timed) -> None:
         """A watched thing will never be due again."""
@@ -57,18 +64,12 @@ class Timers:
             if due_ms <= now_ms:
                 self._note_next()
                 return thing
-            self._push(thing, due_ms)
+            self.watch(thing, due_ms)
         self._note_next()
         return None
 
     def _note_next(self) -> None:
         self.next_ms = self._heap[0][0] if self._heap else NEVER
-
-    def _push(self, thing: Timed, due_ms: int) -> None:
-        self._n += 1
-        thing.timer_ms = due_ms
-        heapq.heappush(self._heap, (due_ms, self._n, thing))
-        self.next_ms = self._heap[0][0]
 
     @staticmethod
     def _valid(entry: tuple[int, int, Timed]) -> bool:

@@ -26,11 +26,11 @@ def obstacle(books: Books, space: Space, ask: Ask, rank: tuple[int, int] | None 
     held = space.leases.blocking(ask.scope, ask.holder)
     if held is not None:
         return Held(held, books.remaining_ms(held), queue_length(space, ask.scope), yours=held.holder == ask.holder)
-    if space.cooldowns:
+    if space.cooldowns.items:
         for closed in space.cooldowns.overlapping(ask.scope):
             left_ms = max(0, closed.until_ms - books.now_ms)
             return Cooling(closed.scope, closed.holder, left_ms, queue_length(space, ask.scope))
-    first = _ahead(space, ask, rank or (-ask.priority, BEHIND_ALL)) if space.lines else None
+    first = _ahead(space, ask, rank or (-ask.priority, BEHIND_ALL)) if space.lines.items else None
     return None if first is None else Overtaking(ask.scope, first.ask.holder, queue_length(space, ask.scope))
 
 
@@ -182,7 +182,7 @@ def _remove(books: Books, space: Space, waiter: Waiter) -> None:
 
 def pump(books: Books, space: Space, scope: str) -> None:
     """Something in this scope became free: grant whoever may go now, the first in line before all others."""
-    if not space.lines:
+    if not space.lines.items:
         return
     firsts = [first for line in space.lines.overlapping(scope) if (first := _first_in_line(line)) is not None]
     for waiter in sorted(firsts, key=_rank):

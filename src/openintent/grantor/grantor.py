@@ -61,6 +61,7 @@ class Grantor:
         self._retention = Retention(self, engine, kept_max=limits.events_kept_max)
         self.serving = False
         self.term = 0
+        self.date_offset_ms = 0  # from ledger time to the date
         self._commit_began_ms: int | None = None  # None while none is on its way
         self._stopping = False
         self._requests = 0
@@ -118,7 +119,7 @@ class Grantor:
         # The clock starts only now: loading must not eat into what the holders were promised.
         self._clock = LedgerClock(start_ms=head.clock_ms, boot_now_ms=self._boot_ms())
         self._ledger, self._books = ledger, ledger.books
-        self._books.date_offset_ms = self._wall_ms() - head.clock_ms
+        self._note_date(head.clock_ms)
         self.term, self._durable, self._committed_ms = head.term, 0, head.clock_ms
         self.feed.begin(head.seq)
         self._alarm = asyncio.get_running_loop().call_soon(self._turn)
@@ -156,8 +157,10 @@ class Grantor:
         """Carry out a command now. The reply may be shown to nobody before `park` lets it go."""
         if not self.serving or self._stopping or not self._leadership.trusted():
             raise NotServing
-        books = self._books
-        reply = self._ledger.apply(command, self._clock.read(self._boot_ms()))
+        books, clock, boot_now_ms = self._books, self._clock, self._boot_ms()
+        # Under load many requests come in the same millisecond.
+        now_ms = clock.now_ms if boot_now_ms == clock.boot_ms else clock.read(boot_now_ms)
+        reply = self._ledger.apply(command, now_ms)
         if books.outbox:
             self._deliver()
         if books.written == books.batch:
@@ -213,9 +216,9 @@ class Grantor:
             return 0
         return self._boot_ms() - self._commit_began_ms
 
-    @property
-    def date_offset_ms(self) -> int:
-        return self._books.date_offset_ms
+    def _note_date(self, now_ms: int) -> None:
+        """Dates follow the wall clock, which may step."""
+        self.date_offset_ms = self._books.date_offset_ms = self._wall_ms() - now_ms
 
     def _now(self) -> int:
         return self._clock.read(self._boot_ms())
@@ -344,7 +347,7 @@ class Grantor:
         if not self.serving or self._stopping:
             return
         books = self._books
-        books.date_offset_ms = self._wall_ms() - self._now()
+        self._note_date(self._now())
         self._alarm_ms = DEAD  # it has rung; `apply` need not set it
         with suppress(NotServing):  # trust may have ended; the next commit brings it back, or ends the term
             self.apply(Tick())

@@ -25,6 +25,7 @@ from openintent.server.routes import ROUTER
 from openintent.server.service import Service
 from openintent.server.settings import Settings
 from openintent.server.sweep import Sweep
+from openintent.server.uvicorn_fit import self_check
 
 log = logging.getLogger("openintent.server")
 
@@ -59,7 +60,7 @@ class Server(uvicorn.Server):
         self._sweep = Sweep(self.server_state.connections, self._bounds)
 
     def _config(self) -> uvicorn.Config:
-        unfit = hotlane.self_check()
+        unfit = self_check()
         if unfit is not None:
             log.warning("hot lane off reason=%s", unfit)
         return uvicorn.Config(

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from openintent.clock import boot_s
 from openintent.server import problems
 from openintent.server.exchange import Exchange
-from openintent.server.keys import DEV, KeyRing, Principal
+from openintent.server.keys import DEV, NOBODY, KeyRing, Principal
 
 log = logging.getLogger("openintent.server")
 
@@ -91,7 +91,16 @@ class Gate:
             self.ring.stop()
 
     def check(self, exchange: Exchange) -> None:
-        ring = self.ring
+        ring, head = self.ring, exchange.head
+        epoch = DEV if ring is None else ring.epoch
+        if head is not None and head.epoch is epoch:
+            exchange.principal = head.principal
+            return
+        self._check_anew(exchange, ring)
+        if head is not None and exchange.principal is not NOBODY:
+            head.principal, head.epoch = exchange.principal, epoch
+
+    def _check_anew(self, exchange: Exchange, ring: KeyRing | None) -> None:
         if ring is None or not ring.in_force:
             self._check_machine(exchange.headers)
             exchange.principal = DEV

@@ -28,8 +28,11 @@ MODES_NOT_OFFERED: Final = ("shared", "intent", "semaphore")
 SLUG_CHARS_MAX: Final = 128
 FAULTS_MAX: Final = 100  # nobody reads more, and a body of nothing but faults must not grow tenfold in the answer
 
+
 _SLUG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]*")
 
+_as_json: Final = msgspec.json.Encoder().encode
+_as_stored: Final = msgspec.msgpack.Encoder().encode  # integers beyond 64 bits are beyond it
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
@@ -41,15 +44,15 @@ def check_media_type(exchange: Exchange) -> None:
         message = f"Content-Encoding: {shown} is not offered"
         hint = "send the body as it is, not compressed"
         raise problems.Refused(415, problems.plain("unsupported_media_type", message, hint=hint))
-    said = exchange.headers.get(b"content-type")
-    if said is None or said == b"application/json":
-        return
+    said = exchange.headers.get(b"content-type", b"application/json")
     kind = said.partition(b";")[0].strip().lower()
     if kind != b"application/json" and not kind.endswith(b"+json"):
         hint = "send the body as JSON, with Content-Type: application/json"
         shown = kind[:80].decode("ascii", "replace")
         message = f"Content-Type: {shown} is not JSON"
         raise problems.Refused(415, problems.plain("unsupported_media_type", message, hint=hint))
+    if exchange.head is not None:
+        exchange.head.is_json = True
 
 
 def decode(shape: type[T], body: bytes) -> T:
@@ -59,26 +62,40 @@ def decode(shape: type[T], body: bytes) -> T:
         decoder = _decoders[shape] = msgspec.json.Decoder(shape)
     try:
         value: T = decoder.decode(body or b"{}")
-        whole = msgspec.json.decode(body or b"{}")  # the shape's decoder passes over what it has no place for
+        if body and not (_is_strict(shape) and _says_no_more_than(value, body)):
+            # The shape's decoder passes over what it has no place for, or what stands there is as it would be anyway.
+            _check_closely(body, msgspec.json.decode(body))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as broken:
         raise _explained(shape, body or b"{}", broken) from None
-    if body:
-        _check_closely(body, whole)
     return value
+
+
+def _is_strict(shape: type) -> bool:
+    config: msgspec.structs.StructConfig = shape.__struct_config__  # type: ignore[attr-defined]
+    return config.forbid_unknown_fields and config.omit_defaults
+
+
+def _says_no_more_than(value: Any, body: bytes) -> bool:
+    """Whether writing it again takes as many quotes. What was given twice would be lost, and with it quotes."""
+    try:
+        _as_stored(value)
+        again = _as_json(value)
+    except OverflowError:
+        return False
+    if b"\\" in body:  # a quote may be the content of a string, and a backslash may be written in several ways
+        return again.count(b'"') - again.count(b'\\"') == body.count(b'"') - body.count(b'\\"')
+    return again.count(b'"') == body.count(b'"')
 
 
 def _check_closely(body: bytes, value: Any) -> None:
     """Refuse what the decoder lets through: integers that no engine can store, and names given twice."""
     try:
-        msgspec.msgpack.encode(value)
-        again = msgspec.json.encode(value)
+        _as_stored(value)
     except OverflowError:
         raise problems.invalid(([], "an integer must fit in 64 bits", "range")) from None
-    except RecursionError:
-        raise problems.invalid(([], "nested too deeply", "too_deep")) from None
-    # Writing it again loses what was given twice, and with it quotes. Whatever else it changes, such as \u005c at the
-    # end of a string, is sorted out by the exact search, which takes ten times as long.
-    if again.count(b'"') - again.count(b'\\"') != body.count(b'"') - body.count(b'\\"'):
+    # What else may be different by writing it again, such as \u005c at the end of a string, is sorted out by the exact
+    # search, which takes ten times as long.
+    if not _says_no_more_than(value, body):
         _refuse_repeated_names(body)
 
 
@@ -155,7 +172,7 @@ class Checks:
         if self.faults:
             raise problems.invalid(*self.faults)
 
-    def ms(self, field: str, seconds: float, *, least_ms: int, most_ms: int) -> int:
+    def ms(self, field: str, seconds: float, least_ms: int, most_ms: int) -> int:
         """Seconds to milliseconds, within bounds."""
         ms = seconds * 1_000
         if least_ms <= ms <= most_ms:
@@ -174,7 +191,7 @@ class Checks:
             field, value = "duration_seconds", body.duration_seconds
         if value is UNSET:
             return default_ms
-        return self.ms(field, value, least_ms=self.limits.ttl_ms_min, most_ms=self.limits.ttl_ms_max)
+        return self.ms(field, value, self.limits.ttl_ms_min, self.limits.ttl_ms_max)
 
     def name(self, field: str, value: str, *, most: int | None = None) -> str:
         most = most or self.limits.name_chars_max
@@ -246,12 +263,18 @@ def header_text(exchange: Exchange, name: bytes, limits: Limits) -> str | None:
 
 def _speaker(exchange: Exchange, limits: Limits, named: str | None) -> str | None:
     said = header_text(exchange, b"x-agent-id", limits)  # refused if it is malformed, even where the body has the word
+    if exchange.head is not None:
+        exchange.head.agent = said
     return said if named is None else named
 
 
 def agent(exchange: Exchange, limits: Limits, *, named: str | None = None) -> str:
     """Who asks: `named` elsewhere than in the header, and checked there. Lease calls without an agent are refused."""
-    found = _speaker(exchange, limits, named)
+    head = exchange.head
+    if head is not None and head.agent is not None:
+        found: str | None = named or head.agent
+    else:
+        found = _speaker(exchange, limits, named)
     if found is None:
         raise problems.Refused(
             400, problems.plain("agent_required", "X-Agent-ID header required", hint="say which agent is asking")

@@ -16,7 +16,7 @@ from openintent.server.sweep import Bounds, Phase, Swept
 log = logging.getLogger("openintent.server")
 
 
-NOTHING_YET: Final[dict[bytes, bytes]] = {}  # the headers of a connection on which no message has begun
+NOTHING_YET: Final[dict[bytes, bytes]] = {}  # the headers, and the mark, of a connection on which no message has begun
 RETRY_AFTER: Final = b"retry-after: 1\r\n"
 TOO_MANY: Final = "too many connections; nothing happened"
 
@@ -42,7 +42,8 @@ class Connection(HttpToolsProtocol, Swept):
         super().__init__(*args, **kwargs)
         self.address = ""
         self.url = b""
-        self.fields: dict[bytes, bytes] = NOTHING_YET  # a new one for each message: also the mark of this message
+        self.fields: dict[bytes, bytes] = NOTHING_YET
+        self.mark: object = NOTHING_YET  # another one for each message
         self.receiving = True  # the first request is due
         self.pending = 0  # bytes of the message being received, at least
         self.deaf = False  # what still arrives is thrown away
@@ -90,7 +91,7 @@ class Connection(HttpToolsProtocol, Swept):
 
     def shutdown(self) -> None:
         """Close, after the last answer that is due. A request that is not complete has not happened, and is told so."""
-        if self.receiving and self.fields is not NOTHING_YET and not self.deaf:
+        if self.receiving and self.mark is not NOTHING_YET and not self.deaf:
             self._refuse(503, "unavailable", "the server stops; nothing happened")
         if not self.pipeline:
             self.transport.close()
@@ -202,8 +203,8 @@ class Connection(HttpToolsProtocol, Swept):
         if self.lingering:
             return Phase.LINGERING, None
         if self.receiving and not self._keeps_waiting():
-            return Phase.RECEIVING, self.fields
-        return Phase.BUSY if self.pipeline else Phase.IDLE, self.fields
+            return Phase.RECEIVING, self.mark
+        return Phase.BUSY if self.pipeline else Phase.IDLE, self.mark
 
     def _keeps_waiting(self) -> bool:
         """Whether the rest of the request is late because of us."""
@@ -213,7 +214,7 @@ class Connection(HttpToolsProtocol, Swept):
     def expire(self, phase: Phase) -> None:
         if phase in {Phase.CLOSING, Phase.BLOCKED}:
             self.transport.abort()
-        elif phase is Phase.RECEIVING and self.fields is not NOTHING_YET:
+        elif phase is Phase.RECEIVING and self.mark is not NOTHING_YET:
             self._refuse(408, "bad_request", f"not complete after {self.bounds.receive_s_max:g} s")
         else:
             self.transport.close()

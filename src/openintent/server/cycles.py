@@ -8,6 +8,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from openintent.server.exchange import STATUS_LINES, Desk, Exchange
+from openintent.server.heads import Head
 from openintent.server.overload import Overload
 from openintent.server.routing import Match, Router
 
@@ -47,10 +48,11 @@ class HotCycle(Exchange):
     __slots__ = ("keep_alive", "line", "response_complete")
     hot: ClassVar[Literal[True]] = True
 
-    def __init__(self, line: Line, method: str, path: str, query: str, match: Match) -> None:
+    def __init__(self, line: Line, method: str, path: str, query: str, match: Match, head: Head | None = None) -> None:
         Exchange.__init__(self, line.service, method, path, query, line.fields)
         self.line = line
         self.match = match
+        self.head = head
         self.keep_alive = True
         self.response_complete = False  # answered, but perhaps not yet its turn
 
@@ -66,6 +68,8 @@ class HotCycle(Exchange):
 
     def rendered(self) -> bytes:
         """The whole answer. Called when it leaves: only then is it known whether the connection stays."""
+        if self.status == 200 and self.rev and self.keep_alive and not self.extra:  # most
+            return self.usual()
         close = b"" if self.keep_alive else CLOSE
         if self.status == 204 or self.method == "HEAD":
             return self._bodiless(close)

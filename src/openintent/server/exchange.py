@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from openintent.core.answers import Reply
 from openintent.grantor.grantor import Refusal
+from openintent.server.heads import Head
 from openintent.server.keys import NOBODY, Principal
 from openintent.server.routing import Match
 
@@ -19,6 +20,8 @@ _MARK_WITH_REV: Final = _MARK + b"x-term: %d\r\nx-rev: %d\r\n"
 _KIND: Final = b"content-type: application/json\r\ncontent-length: %d\r\n"
 _HEAD: Final = _KIND + _MARK + b"%b"
 _HEAD_WITH_REV: Final = _KIND + _MARK_WITH_REV + b"%b"
+
+_USUAL: Final = b"HTTP/1.1 200 OK\r\n" + _KIND + _MARK_WITH_REV + b"\r\n%b"
 
 Render = Callable[["Exchange", Reply], None]
 
@@ -39,6 +42,7 @@ class Exchange(ABC):
         "desk",
         "done",
         "extra",
+        "head",
         "headers",
         "match",
         "method",
@@ -61,6 +65,7 @@ class Exchange(ABC):
         self.headers = headers  # names in lower case
         self.body = b""
         self.match: Match | None = None
+        self.head: Head | None = None  # if its headers were recognised; then its path is plain too
         self.principal: Principal = NOBODY  # until the gate has let it in
         self.render: Render | None = None  # how to show an answer that comes later
         self.waiting = 0  # the number under which it waits in a queue
@@ -118,6 +123,11 @@ class Exchange(ABC):
         if not self.rev:
             return _HEAD % (len(self.payload), next(_numbers), self.extra)
         return _HEAD_WITH_REV % (len(self.payload), next(_numbers), self.term, self.rev, self.extra)
+
+    def usual(self) -> bytes:
+        """The whole of a plain success."""
+        payload = self.payload
+        return _USUAL % (len(payload), next(_numbers), self.term, self.rev, payload)
 
     def mark_lines(self) -> bytes:
         """Which answer this is: its own number, and its place among all commands if the ledger had a part in it."""

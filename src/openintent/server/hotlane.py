@@ -9,23 +9,23 @@ can have more than its `Bounds`. It does not do websockets.
 """
 
 import asyncio
-import inspect
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from openintent.server.connection import RETRY_AFTER, TOO_MANY, Connection, Stop
+from openintent.server.connection import NOTHING_YET, RETRY_AFTER, TOO_MANY, Connection, Stop
 from openintent.server.cycles import PIPELINED_MAX, TRANSPORT, AsgiCycle, HotCycle, Service
+from openintent.server.heads import LINE_BYTES_MAX, VERSION, Heads
 from openintent.server.overload import BUSY_MIN
 from openintent.server.routing import Match
 from openintent.server.sweep import Bounds
 
-__all__ = ["HOT_BODY_MAX", "PIPELINED_MAX", "Bounds", "HotCycle", "HotProtocol", "hot_protocol", "self_check"]
+__all__ = ["HOT_BODY_MAX", "PIPELINED_MAX", "Bounds", "HotCycle", "HotProtocol", "hot_protocol"]
 
 HOT_BODY_MAX: Final = 64 * 1024  # a hot body is kept in one piece; larger ones get ASGI's flow control
 
@@ -33,9 +33,13 @@ HOT_BODY_MAX: Final = 64 * 1024  # a hot body is kept in one piece; larger ones 
 class HotProtocol(Connection):
     """One connection. `hot_protocol` makes the class that serves a given service."""
 
+    familiar: ClassVar[Heads]  # of all connections
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.find = self.service.router.find
+        self.heads = self.familiar.heads
+        self.doors = self.familiar.doors
         self.overload = self.service.overload
         self.dispatch: Callable[[HotCycle], None] = self.service.dispatch
         self.repeated: list[tuple[bytes, bytes]] = []  # headers that came again; all but the last of each
@@ -51,6 +55,38 @@ class HotProtocol(Connection):
     def data_received(self, data: bytes) -> None:
         if self.deaf:
             return
+        if self.receiving or self.pipeline or not self._recognise(data):
+            self._parse(data)
+        overload = self.overload
+        if overload.asked >= BUSY_MIN and monotonic() > overload.turn_until_s:
+            overload.rest(self)
+
+    def _recognise(self, data: bytes) -> bool:
+        """Begin the request that these bytes are, if they are just one and like those before it."""
+        line_end = data.find(b"\r\n")
+        body_at = data.find(b"\r\n\r\n", line_end) + 4
+        head = self.heads.get(data[line_end:body_at])
+        last_at, last_end = data.rfind(b"/", 0, line_end - 9) + 1, line_end - 9
+        door = self.doors.get(data[:last_at])
+        if head is None or door is None or body_at + head.length != len(data) or data[last_end:line_end] != VERSION:
+            return False
+        last = data[last_at:last_end]
+        if not last.isalnum() or line_end > LINE_BYTES_MAX:
+            return False
+        route, name = door.fixed.get(last), last.decode("ascii")
+        names = [*door.names, name] if route is None else door.names.copy()
+        route = route or door.free
+        if route is None:
+            return False
+        self.fields = head.fields
+        cycle = self.mark = self.cycle = HotCycle(self, door.method, door.path + name, "", Match(route, names), head)
+        cycle.body = data[body_at:]
+        self.pipeline.append(cycle)
+        self.dispatch(cycle)
+        return True
+
+    def _parse(self, data: bytes) -> None:
+        whole = not self.receiving or self.mark is NOTHING_YET
         self.pending += len(data)
         try:
             self.parser.feed_data(data)
@@ -60,13 +96,13 @@ class HotProtocol(Connection):
             self.deaf = True  # we do not change protocols, and the parser cannot go on as if nothing had been asked
         if self.pending > self.bounds.header_bytes_max:
             self._check_size()
-        overload = self.overload
-        if overload.asked >= BUSY_MIN and monotonic() > overload.turn_until_s:
-            overload.rest(self)
+        cycle = self.cycle
+        if whole and cycle is not None and cycle.hot and cycle.keep_alive and not (self.receiving or self.repeated):
+            self.familiar.remember(data, self.fields, len(cycle.body))
 
     def on_message_begin(self) -> None:
         self.url = b""
-        self.fields = {}
+        self.fields = self.mark = {}
         self.repeated = []
         self.cycle = None
         self.receiving = True
@@ -301,74 +337,12 @@ def _plain(fields: dict[bytes, bytes]) -> bool:
 def hot_protocol(service: Service, bounds: Bounds) -> type[HotProtocol]:
     """The protocol class that uvicorn takes as `http=`."""
     failure = service.problem_payload(500, "internal", "Internal Server Error")
-    shared = {"service": service, "bounds": bounds, "failure": failure, "addresses": {}, "guests": set()}
+    shared = {
+        "service": service,
+        "bounds": bounds,
+        "failure": failure,
+        "addresses": {},
+        "guests": set(),
+        "familiar": Heads(service.router),
+    }
     return type("HotProtocol", (HotProtocol,), shared)
-
-
-_CYCLE_TAKES: Final = (
-    "self scope transport flow logger access_logger access_log default_headers message_event expect_100_continue"
-    " keep_alive on_response"
-)
-# What we rely on in uvicorn and httptools beyond what they document: methods and, where we call or replace them, what
-# they take.
-RELIED_ON: Final[tuple[tuple[type, str, str], ...]] = (
-    (HttpToolsProtocol, "__init__", "self config server_state app_state _loop"),
-    (HttpToolsProtocol, "connection_made", "self transport"),
-    (HttpToolsProtocol, "connection_lost", "self exc"),
-    (HttpToolsProtocol, "data_received", "self data"),
-    (HttpToolsProtocol, "on_message_begin", "self"),
-    (HttpToolsProtocol, "on_url", "self url"),
-    (HttpToolsProtocol, "on_header", "self name value"),
-    (HttpToolsProtocol, "on_headers_complete", "self"),
-    (HttpToolsProtocol, "on_body", "self body"),
-    (HttpToolsProtocol, "on_message_complete", "self"),
-    (HttpToolsProtocol, "shutdown", "self"),
-    (HttpToolsProtocol, "_start_asgi_task", "self cycle app"),
-    (FlowControl, "__init__", "self transport"),
-    (FlowControl, "pause_reading", "self"),
-    (FlowControl, "resume_reading", "self"),
-    (FlowControl, "pause_writing", "self"),
-    (FlowControl, "resume_writing", "self"),
-    (RequestResponseCycle, "__init__", _CYCLE_TAKES),
-    (RequestResponseCycle, "send_500_response", "self"),
-)
-ATTRIBUTES: Final[dict[type, set[str]]] = {
-    HttpToolsProtocol: {
-        "app",
-        "client",
-        "connections",
-        "cycle",
-        "flow",
-        "parser",
-        "pipeline",
-        "root_path",
-        "transport",
-    },
-    FlowControl: {"read_paused", "write_paused"},
-    RequestResponseCycle: {
-        "body",
-        "disconnected",
-        "keep_alive",
-        "message_event",
-        "more_body",
-        "response_complete",
-        "response_started",
-        "waiting_for_100_continue",
-    },
-}
-
-
-def self_check() -> str | None:
-    """Why the hot lane cannot work with the uvicorn that is installed, in one sentence; None if it can."""
-    for owner, name, wanted in RELIED_ON:
-        method = getattr(owner, name, None)
-        if method is None:
-            return f"uvicorn's {owner.__name__} has no {name}"
-        takes = inspect.signature(method).parameters
-        if list(takes) != wanted.split():
-            return f"uvicorn's {owner.__name__}.{name} takes ({', '.join(takes)})"
-    for owner, names in ATTRIBUTES.items():
-        missing = names.difference(vars(owner)["__init__"].__code__.co_names)
-        if missing:
-            return f"uvicorn's {owner.__name__} does not set {', '.join(sorted(missing))}"
-    return None

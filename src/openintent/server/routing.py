@@ -1,7 +1,7 @@
 """Which handler serves a method and a raw path.
 
 Paths are matched segment by segment before they are percent-decoded, so that a name may contain an encoded slash; each
-name is decoded once. Matching costs the depth of the path.
+name is decoded once. Where a path leads without its last segment is remembered: most requests go where others went.
 """
 
 import re
@@ -16,6 +16,8 @@ from openintent.server.urgency import Urgency, urgency
 Handler = Callable[..., Awaitable[None] | None]  # service, exchange, then the path's names
 
 NAME: Final = "{}"
+PLACES_MAX: Final = 4_096  # that are remembered,
+PLACE_CHARS_MAX: Final = 512  # of which each has at most
 _STRAY_PERCENT: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
@@ -42,9 +44,22 @@ class Route(msgspec.Struct, frozen=True):
     vital: bool = False  # whether it is vital
 
 
+Place = tuple[dict[str, Any], list[str]]  # what may follow there, and the names on the way
+
+
 class Match(msgspec.Struct):
     route: Route
     names: list[str]  # raw
+
+
+class Door(msgspec.Struct, frozen=True):
+    """A method and a path up to its last segment, all of it plain: the hot routes from there."""
+
+    method: str
+    path: str
+    names: list[str]
+    fixed: dict[bytes, Route]  # by the last segment
+    free: Route | None  # where the last segment is a name
 
 
 class BadName(ValueError):
@@ -58,6 +73,7 @@ class Router:
         self.routes = routes
         self._below_api: dict[str, Any] = {}
         self._at_root: dict[str, Any] = {}
+        self._places: dict[str, Place] = {}
         for route in routes:
             self._add(route)
 
@@ -72,14 +88,46 @@ class Router:
 
     def find(self, method: str, path: str) -> Match | list[str] | None:
         """The match; the methods that this path has, if not this one; or None."""
+        above, slash, last = path.rpartition("/")
+        place = self._places.get(above) or self._descend(above)
+        if place is None or not slash or not last:
+            return None
+        node, names = place
+        leaf = node.get(last)
+        if leaf is None:
+            leaf = node.get(NAME)
+            if leaf is None:
+                return None
+            names = [*names, last]
+        methods: dict[str, Route] = leaf.get("", {})
+        route = methods.get(method)
+        if route is not None:
+            return Match(route, names if names is not place[1] else names.copy())
+        return sorted(methods) or None
+
+    def door(self, method: str, path: str) -> Door:
+        """What can be asked there often. The path ends with the slash before its last segment."""
+        node, names = self._descend(path[:-1]) or ({}, [])
+        routes = {last: leaf.get("", {}).get(method) for last, leaf in node.items() if last}
+        hot = {last.encode(): route for last, route in routes.items() if route is not None and route.hot}
+        return Door(method, path, names, hot, hot.pop(NAME.encode(), None))
+
+    def _tree_of(self, above: str) -> tuple[Any, ...]:
+        """The tree that the path is looked for in, and the way down."""
+        root, *segments = above.split("/")
+        if root:
+            return ({},)
+        if segments[:2] == ["api", "v1"]:
+            return self._below_api, *segments[2:]
+        if segments[:1] == ["v1"]:
+            return self._below_api, *segments[1:]
+        return self._at_root, *segments
+
+    def _descend(self, above: str) -> Place | None:
+        """Where this beginning of a path leads."""
+        node, *segments = self._tree_of(above)
         names: list[str] = []
-        if path.startswith("/api/v1/"):
-            node, rest = self._below_api, path[8:]
-        elif path.startswith("/v1/"):
-            node, rest = self._below_api, path[4:]
-        else:
-            node, rest = self._at_root, path[1:]
-        for segment in rest.split("/"):
+        for segment in segments:
             child = node.get(segment) if segment else None
             if child is None:
                 child = node.get(NAME)
@@ -87,11 +135,12 @@ class Router:
                     return None
                 names.append(segment)
             node = child
-        methods: dict[str, Route] = node.get("", {})
-        route = methods.get(method)
-        if route is not None:
-            return Match(route, names)
-        return sorted(methods) or None
+        if len(above) > PLACE_CHARS_MAX:
+            return node, names
+        if len(self._places) >= PLACES_MAX:
+            self._places.clear()
+        place = self._places[above] = (node, names)
+        return place
 
 
 def is_plain(path: str, *, chars_max: int) -> bool:

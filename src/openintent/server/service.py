@@ -81,19 +81,20 @@ class Service:
         if overload.asked > BUSY_MIN and not route.vital and overload.refuses(route.urgency):
             exchange.conclude_at_once(429, PAYLOAD, extra=RETRY_LINE)
             return None
-        if match.route.operator and not exchange.principal.operator:
+        if route.operator and not exchange.principal.operator:
             raise auth.not_operator()
-        if exchange.body:
+        head = exchange.head
+        if exchange.body and (head is None or not head.is_json):
             bodies.check_media_type(exchange)
         names: list[Any] = match.names
-        if not is_plain(exchange.path, chars_max=self.limits.name_chars_max):
+        if head is None and not is_plain(exchange.path, chars_max=self.limits.name_chars_max):
             names = [decoded(name, chars_max=self.limits.name_chars_max) for name in names]
-        space = match.route.space
+        space = route.space
         if space:
             names[0] = space + names[0]
         elif space is not None:
             names.insert(0, None)
-        return match.route.handler(self, exchange, *names)
+        return route.handler(self, exchange, *names)
 
     def run(self, exchange: Exchange, pending: Awaitable[None]) -> None:
         """Let a handler go on that must wait for the engine."""

@@ -47,18 +47,18 @@ COORDINATOR_STATUS: Final = {  # OpenIntent's words
 class Calendar(Protocol):
     """What turns ledger time into dates. It has no part in any number."""
 
-    @property
-    def date_offset_ms(self) -> int: ...
+    date_offset_ms: int
 
 
 class Views:
     """Shows things at an instant."""
 
-    __slots__ = ("_calendar", "_dates")
+    __slots__ = ("_calendar", "_dates", "_seconds")
 
     def __init__(self, calendar: Calendar) -> None:
         self._calendar = calendar
-        self._dates: dict[int, str] = {}  # their texts: under load many answers show the same millisecond
+        self._dates: dict[int, str] = {}  # their texts: under load many answers show the same millisecond,
+        self._seconds: dict[int, str] = {}  # and most the same few seconds
 
     def date(self, at_ms: int) -> str:
         """ISO 8601, naive UTC with microseconds."""
@@ -66,9 +66,15 @@ class Views:
         if text is None:
             if len(self._dates) >= DATES_KEPT_MAX:
                 self._dates.clear()
+                self._seconds.clear()
             second, ms = divmod(at_ms, 1_000)
-            day = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            text = self._dates[at_ms] = f"{day}.{ms:03d}000"
+            text = self._dates[at_ms] = f"{self._second(second)}.{ms:03d}000"
+        return text
+
+    def _second(self, second: int) -> str:
+        text = self._seconds.get(second)
+        if text is None:
+            text = self._seconds[second] = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         return text
 
     def lease(self, lease: Lease, *, now_ms: int, waited_ms: int = 0) -> LeaseView:

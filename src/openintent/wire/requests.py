@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 Load = Annotated[int, Meta(ge=0, le=1_000_000)]  # tasks at a time
 
 
-class AcquireBody(msgspec.Struct, forbid_unknown_fields=True):
+class AcquireBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     scope: str = "*"
     ttl_seconds: float | UnsetType = UNSET
     duration_seconds: float | UnsetType = UNSET
@@ -28,50 +28,50 @@ class AcquireBody(msgspec.Struct, forbid_unknown_fields=True):
     cooldown_seconds: float | None = None
 
 
-class RenewBody(msgspec.Struct, forbid_unknown_fields=True):
+class RenewBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     ttl_seconds: float | UnsetType = UNSET
     duration_seconds: float | UnsetType = UNSET
 
 
-class RevokeBody(msgspec.Struct, forbid_unknown_fields=True):
+class RevokeBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     reason: str
 
 
-class ProgressBody(msgspec.Struct, forbid_unknown_fields=True):
+class ProgressBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     checkpoint: Any = UNSET
 
 
-class HeldLease(msgspec.Struct, forbid_unknown_fields=True):
+class HeldLease(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     id: str
     token: int
 
 
-class HeartbeatBody(msgspec.Struct, forbid_unknown_fields=True):
+class HeartbeatBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     leases: list[HeldLease] | None = None
     status: str | None = None
     current_load: Load | None = None
     tasks_in_progress: list[str] | Load | None = None
 
 
-class GuardBody(msgspec.Struct, forbid_unknown_fields=True):
+class GuardBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     space: str
     scope: str
     token: int
 
 
-class PatchBody(msgspec.Struct, forbid_unknown_fields=True):
+class PatchBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     op: str
     path: str
     value: Any = UNSET
 
 
-class StateBody(msgspec.Struct, forbid_unknown_fields=True):
+class StateBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     patches: list[PatchBody] | UnsetType = UNSET
     state: dict[str, Any] | UnsetType = UNSET
     token: int | None = None
 
 
-class StatusBody(msgspec.Struct, forbid_unknown_fields=True):
+class StatusBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     status: Literal["draft", "active", "blocked", "suspended_awaiting_input", "completed", "abandoned"]
     reason: str | None = None
 

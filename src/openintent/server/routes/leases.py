@@ -57,7 +57,8 @@ def _new_id(now_ms: int) -> str:
 def acquire(service: Service, exchange: Exchange, space: str) -> None:
     body = bodies.decode(AcquireBody, exchange.body)
     checks = bodies.Checks(service.limits)
-    checks.agents(body.agent_id)
+    if body.agent_id is not None:
+        checks.agents(body.agent_id)
     holder = bodies.agent(exchange, service.limits, named=body.agent_id)
     ask = _ask(checks, body, space, holder)
     wait_ms = checks.wait_ms(body.wait_seconds) if body.wait_seconds else 0
@@ -188,7 +189,7 @@ def revoke(service: Service, exchange: Exchange, space: str | None, lease_id: st
 def _show_seen(service: Service, exchange: Exchange, reply: Reply, holder: str | None) -> None:
     answer = reply.answer
     if type(answer) is Seen:
-        now_ms = service.grantor.now_ms
+        now_ms = answer.lease.deadline_ms - answer.remaining_ms
         service.show(exchange, reply, service.views.lease(answer.lease, now_ms=now_ms))
     elif isinstance(answer, Ended):
         service.run(exchange, _show_ended(service, exchange, reply, answer.lease_id, holder))

@@ -1,0 +1,174 @@
+"""Requests that are recognised: they must be taken just as the parser would take them."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lane_words import House, request
+
+from openintent.server import heads
+from openintent.server.auth import Gate
+from openintent.server.keys import DEV, Principal
+from openintent.server.problems import Refused
+
+pytestmark = pytest.mark.anyio
+
+LINES = [
+    f"{before}{method}{gap}{target}{version}"
+    for before in ("", "\r\n", "X\r\n")
+    for method in ("GET", "POST", "PATCH", "get", "CONNECT", "G\tT")
+    for gap in (" ", "  ")
+    for target in ("/hot/a", "/hot/a1", "/hot/a-b", "/hot/", "/hot/a b", "/hot/a?x=1", "/hot/%61", "/slow/x", "*", "")
+    for version in (" HTTP/1.1", " HTTP/1.0", " HTTP/1.1 ", "")
+]
+HEADERS = [
+    ["Host: localhost"],
+    ["Host: localhost", "X-Agent-ID: ada"],
+    ["Host: localhost", "X-Agent-ID: ada", "Content-Length: 2"],
+    ["Host: localhost", "Content-Length: 2"],
+    ["Host: localhost", "Content-Length: 0"],
+    ["Host: localhost", "Content-Length: 2", "Content-Length: 2"],
+    ["Host: localhost", "Transfer-Encoding: chunked"],
+    ["Host: localhost", "Connection: close"],
+    ["Host: localhost", "If-Match: 1"],
+    ["X-Agent-ID: ada"],
+]
+BODIES = [b"", b"{}", b"{}\r\n\r\n", b"{", b"2\r\n{}\r\n0\r\n\r\n"]
+
+chunks = st.builds(
+    lambda line, fields, body: "\r\n".join([line, *fields, "", ""]).encode() + body,
+    st.sampled_from(LINES),
+    st.sampled_from(HEADERS),
+    st.sampled_from(BODIES),
+)
+PLAIN = [
+    "\r\n".join([f"{method} /hot/a HTTP/1.1", *fields, "", ""]).encode() + body
+    for method in ("GET", "POST")
+    for fields in HEADERS
+    for body in BODIES
+]
+
+
+def fed(line, house, data):
+    """What becomes of a chunk: what the service was asked, what was said, and whether the line stays open."""
+    before = len(house.office.asked)
+    line.data_received(data)
+    told = [
+        (each.method, each.path, each.query, each.body, dict(each.headers), each.match.route, each.match.names)
+        for each in house.office.asked[before:]
+    ]
+    for index in range(before, len(house.office.asked)):
+        house.office.answer(index)
+    return told, line.transport.statuses(), line.transport.closed, line.transport.ended
+
+
+@settings(max_examples=300, deadline=None)
+@given(chunks)
+def test_a_chunk_means_the_same_whether_or_not_its_like_has_been_seen(chunk):
+    async def compare():
+        fresh, practised = House(), House()
+        for each in PLAIN:
+            fed(practised.connect(), practised, each)
+        lines = fresh.connect(), practised.connect()
+        first = request("/hot/first")
+        assert fed(lines[0], fresh, first) == fed(lines[1], practised, first)
+        fresh.config.http_protocol_class.familiar.heads.clear()
+        assert practised.config.http_protocol_class.familiar.heads
+        assert fed(lines[0], fresh, chunk) == fed(lines[1], practised, chunk)
+
+    asyncio.run(compare())
+
+
+@pytest.fixture
+async def house():
+    return House()
+
+
+def known(house):
+    return house.config.http_protocol_class.familiar
+
+
+async def test_the_second_request_of_a_kind_does_not_reach_the_parser(house):
+    line = house.connect()
+    line.data_received(request("/hot/a", method="POST", body=b"{}"))
+    house.office.answer(0)
+    line.parser = None  # whoever asks it now fails
+    line.data_received(request("/hot/b", method="POST", body=b"[]"))
+    assert [exchange.body for exchange in house.office.asked] == [b"{}", b"[]"]
+    assert house.office.paths() == ["/hot/a", "/hot/b"]
+    assert house.office.asked[1].head is not None
+
+
+async def test_every_request_has_a_mark_of_its_own_so_that_no_busy_line_is_idle(house):
+    line = house.connect()
+    marks = set()
+    for index in range(4):
+        line.data_received(request("/hot/a"))
+        house.office.answer(index)
+        marks.add(id(line.mark))
+        house.kept = [*getattr(house, "kept", []), line.mark]
+    assert len(marks) == 4
+
+
+async def test_a_head_that_will_not_come_again_is_not_remembered(house):
+    line = house.connect()
+    for index, name in enumerate(sorted(heads.UNIQUE)):
+        line.data_received(request("/hot/a", f"{name.decode()}: x"))
+        house.office.answer(index)
+    assert not known(house).heads
+
+
+async def test_what_is_remembered_has_a_bound(house, monkeypatch):
+    monkeypatch.setattr(heads, "HEADS_MAX", 3)
+    monkeypatch.setattr(heads, "DOORS_MAX", 2)
+    line = house.connect()
+    for index, name in enumerate("abcdefgh"):
+        line.data_received(request("/hot/a", f"X-{name}: 1", method="GET" if index % 2 else "POST"))
+        house.office.answer(index)
+        assert len(known(house).heads) <= 3
+        assert len(known(house).doors) <= 2
+    line.data_received(request("/hot/a", f"X-Long: {'x' * heads.HEAD_BYTES_MAX}"))
+    assert not any(b"xxx" in head for head in known(house).heads)
+
+
+class Ring:
+    in_force = True
+
+    def __init__(self):
+        self.epoch = object()
+        self.good = {b"key": Principal("ada", operator=False, agents=None, key_id=b"1")}
+
+    def find(self, shown):
+        return self.good.get(shown)
+
+    def end_of(self, shown):
+        return "revoked"
+
+
+async def test_a_key_that_ends_ends_for_heads_that_were_read_before(house):
+    ring = Ring()
+    gate = Gate(ring)
+    line = house.connect()
+    for index in range(2):
+        line.data_received(request("/hot/a", "X-API-Key: key"))
+        exchange = house.office.asked[index]
+        gate.check(exchange)
+        assert exchange.principal.name == "ada"
+        house.office.answer(index)
+    line.data_received(request("/hot/a", "X-API-Key: key"))
+    assert house.office.asked[2].head.principal.name == "ada"
+    ring.good, ring.epoch = {}, object()
+    with pytest.raises(Refused):
+        gate.check(house.office.asked[2])
+    assert house.office.asked[2].principal.name != "ada"
+
+
+async def test_without_keys_what_was_found_to_be_of_this_machine_stays_so(house):
+    gate, line = Gate(), house.connect()
+    for index in range(3):
+        line.data_received(request("/hot/a"))
+        gate.check(house.office.asked[index])
+        assert house.office.asked[index].principal is DEV
+        house.office.answer(index)
+    assert house.office.asked[2].head.epoch is DEV

@@ -14,13 +14,13 @@ from openintent.server.problems import Refused
 
 pytestmark = pytest.mark.anyio
 
-LINES = [
-    f"{before}{method}{gap}{target}{version}"
-    for before in ("", "\r\n", "X\r\n")
-    for method in ("GET", "POST", "PATCH", "get", "CONNECT", "G\tT")
-    for gap in (" ", "  ")
-    for target in ("/hot/a", "/hot/a1", "/hot/a-b", "/hot/", "/hot/a b", "/hot/a?x=1", "/hot/%61", "/slow/x", "*", "")
-    for version in (" HTTP/1.1", " HTTP/1.0", " HTTP/1.1 ", "")
+# Of each piece the first is the usual one: most chunks are odd in one place, or in none.
+PIECES = [
+    ["", "\r\n", "X\r\n"],
+    ["GET", "POST", "PATCH", "get", "CONNECT", "G\tT"],
+    [" ", "  "],
+    ["/hot/a", "/hot/a1", "/hot/a-b", "/hot/", "/hot/a b", "/hot/a?x=1", "/hot/%61", "/hot/a/", "/slow/x", "*", ""],
+    [" HTTP/1.1", " HTTP/1.0", " HTTP/2.0", " HTTP/1.1 ", ""],
 ]
 HEADERS = [
     ["Host: localhost"],
@@ -36,12 +36,15 @@ HEADERS = [
 ]
 BODIES = [b"", b"{}", b"{}\r\n\r\n", b"{", b"2\r\n{}\r\n0\r\n\r\n"]
 
-chunks = st.builds(
-    lambda line, fields, body: "\r\n".join([line, *fields, "", ""]).encode() + body,
-    st.sampled_from(LINES),
-    st.sampled_from(HEADERS),
-    st.sampled_from(BODIES),
-)
+
+@st.composite
+def chunks(draw):
+    odd = draw(st.integers(-1, len(PIECES) - 1))
+    line = "".join(draw(st.sampled_from(piece)) if index == odd else piece[0] for index, piece in enumerate(PIECES))
+    fields, body = draw(st.sampled_from(HEADERS)), draw(st.sampled_from(BODIES))
+    return "\r\n".join([line, *fields, "", ""]).encode() + body
+
+
 PLAIN = [
     "\r\n".join([f"{method} /hot/a HTTP/1.1", *fields, "", ""]).encode() + body
     for method in ("GET", "POST")
@@ -64,7 +67,7 @@ def fed(line, house, data):
 
 
 @settings(max_examples=300, deadline=None)
-@given(chunks)
+@given(chunks())
 def test_a_chunk_means_the_same_whether_or_not_its_like_has_been_seen(chunk):
     async def compare():
         fresh, practised = House(), House()

@@ -42,6 +42,13 @@ class LedgerClock:
         self.now_ms = start_ms
         self.boot_ms = boot_now_ms  # when it was read last
 
+    def stand(self, now_ms: int) -> None:
+        """It was not as late as the last reading said, and what passed since then is not made up for.
+
+        A lease that was granted meanwhile ends its ttl after that instant; a clock that caught up would end it before.
+        """
+        self.now_ms = now_ms
+
     def read(self, boot_now_ms: int) -> int:
         passed_ms = boot_now_ms - self.boot_ms
         if passed_ms > 0:

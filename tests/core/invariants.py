@@ -9,8 +9,8 @@ from world import World
 
 from openintent.core import governance
 from openintent.core.books import Books
-from openintent.core.leases import missing_owner
 from openintent.core.ledger import Ledger
+from openintent.core.looking import missing_owner
 from openintent.core.scopes import ScopeIndex, overlap
 from openintent.core.values import weigh
 from openintent.model import DEAD, Event, Lease, Waiter

@@ -115,3 +115,14 @@ def test_the_next_instant_is_known_after_each_step():
     assert heap.next_ms == 2_000
     heap.pop_due(2_000)
     assert heap.next_ms == NEVER
+
+
+@given(st.lists(instants, max_size=40), instants, st.integers(1, 8))
+def test_time_reaches_as_far_as_so_many_fall_due_and_the_first_one_in_any_case(due, now_ms, most):
+    heap = Timers()
+    for at_ms in due:
+        heap.add(Thing(at_ms))
+    reached = heap.reach(now_ms, most) if heap.next_ms <= now_ms else now_ms
+    few_enough = [at for at in range(now_ms + 1) if sum(each <= at for each in due) <= most]
+    first = min((each for each in due if each <= now_ms), default=0)
+    assert reached == max([*few_enough, first])

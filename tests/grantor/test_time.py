@@ -7,6 +7,7 @@ from stage import Listener, Stage, settled
 
 from openintent.clock import LEAP_MS_MAX, LedgerClock
 from openintent.core.commands import GetLease
+from openintent.core.ledger import DUE_PER_TICK_MAX
 from openintent.grantor.grantor import BEAT_MS, TURN_MS_MAX, NotServing
 from openintent.trust import Trust
 
@@ -150,3 +151,16 @@ def test_ledger_time_never_goes_back():
     assert clock.read(1_500) == 500
     assert clock.read(1_200) == 500
     assert clock.read(1_600) == 600
+
+
+async def test_time_that_stood_still_is_not_made_up_for(stage, alarms):
+    """While many leases end at once, one that is granted keeps its whole ttl by the clock on the wall."""
+    for index in range(2 * DUE_PER_TICK_MAX):
+        stage.acquire("ann", f"s{index}", ttl_ms=500 + index // 4)
+    stage.clock.ms += 900
+    caller = stage.acquire("bob", "new", ttl_ms=1_000)
+    granted_at_ms = stage.clock.ms
+    while "new" in {lease.scope for lease in stage.grantor.books.leases.values()}:
+        alarms.ring()
+    assert stage.clock.ms >= granted_at_ms + 1_000
+    assert await caller.heard() == "sent"

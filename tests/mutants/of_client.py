@@ -30,9 +30,8 @@ TRUST: Final = (
         (
             Edit(
                 "client/transport.py",
-                "            sent_at = boot_s()\n"
-                "            return _reply(url, self._addresses, pool.send(request), sent_at)",
-                "            return _reply(url, self._addresses, pool.send(request), boot_s())",
+                "            return self._reply(url, line.exchange(url, asked), sent_at)",
+                "            return self._reply(url, line.exchange(url, asked), boot_s())",
             ),
         ),
         (tests("clients/test_transport.py::test_the_time_is_taken_before_the_request_leaves"),),
@@ -153,7 +152,7 @@ KEEPING: Final = (
         "whoever loses its lease believes that somebody cancelled it",
         (
             Edit(
-                "client/blocks.py",
+                "client/loop/blocks.py",
                 "        return self._task.uncancel() <= self._cancelling_before and isinstance(exc",
                 "        return False and isinstance(exc",
             ),
@@ -179,7 +178,7 @@ KEEPING: Final = (
             Edit("client/holder.py", "            hold_of(lease).release()\n", ""),
             Edit(
                 "client/hold.py",
-                "            self.reason = self.reason or RELEASED\n            self._over.set()\n",
+                "            self.reason = self.reason or RELEASED\n            self._tell_end()\n",
                 "",
             ),
         ),
@@ -257,4 +256,40 @@ ASKING: Final = (
     ),
 )
 
-MUTANTS: Final = (*TRUST, *KEEPING, *ASKING)
+CARRYING: Final = (
+    Mutant(
+        "a lost answer is taken for a request that never left",
+        (
+            Edit(
+                "client/http/sync.py",
+                "            except OSError as exc:\n                raise NoAnswer(_said(exc)) from exc",
+                "            except OSError as exc:\n                raise NotSent(_said(exc)) from exc",
+            ),
+        ),
+        (tests("clients/test_lines.py::test_what_may_have_arrived_is_not_sent_again"),),
+    ),
+    Mutant(
+        "half an answer is taken for a whole one",
+        (
+            Edit(
+                "client/http/messages.py",
+                "        if self._chunks is not None or self._left is not None:\n            raise NoAnswer",
+                "        if False:\n            raise NoAnswer",
+            ),
+        ),
+        (tests("clients/test_messages.py::test_an_answer_that_breaks_off_is_none"),),
+    ),
+    Mutant(
+        "the answer to a request that was cancelled is given to the next",
+        (
+            Edit(
+                "client/http/awaited.py",
+                "would be taken for the next answer\n            connection.close()\n            raise",
+                "would be taken for the next answer\n            self._idle.put(origin, connection)\n            raise",
+            ),
+        ),
+        (tests("clients/test_busy_lines.py::test_cancelling_closes_the_connection"),),
+    ),
+)
+
+MUTANTS: Final = (*TRUST, *KEEPING, *ASKING, *CARRYING)

@@ -121,8 +121,8 @@ TERMS: Final = (
         (
             Edit(
                 "grantor/grantor.py",
-                "        reply = self._ledger.apply(command, self._clock.read(self._boot_ms()))",
-                "        reply = self._ledger.apply(command, self._now())",
+                "        reply = self._ledger.apply(command, now_ms)\n",
+                "        reply = self._ledger.apply(command, self._now())\n",
             ),
             Edit(
                 "grantor/grantor.py",
@@ -143,8 +143,13 @@ TERMS: Final = (
     ),
     Mutant(
         "a grantor that was frozen lets all leases lapse when it wakes up",
-        (Edit("clock.py", "self._now_ms += min(passed_ms, LEAP_MS_MAX)", "self._now_ms += passed_ms"),),
+        (Edit("clock.py", "self.now_ms += min(passed_ms, LEAP_MS_MAX)", "self.now_ms += passed_ms"),),
         (tests("grantor/test_time.py::test_a_grantor_that_was_frozen_does_not_kill_the_leases"),),
+    ),
+    Mutant(
+        "time that stood still is made up for",
+        (Edit("grantor/grantor.py", "            clock.stand(books.now_ms)\n", "            pass\n"),),
+        (tests("grantor/test_time.py::test_time_that_stood_still_is_not_made_up_for"),),
     ),
     Mutant(
         "what falls due is looked at every six seconds",

@@ -95,7 +95,7 @@ GRANTS: Final = (
     ),
     Mutant(
         "the cooldown of a scope is ignored",
-        (Edit("core/waiting.py", "    if space.cooldowns:\n", "    if False:\n"),),
+        (Edit("core/waiting.py", "    if space.cooldowns.items:\n", "    if False:\n"),),
         (SIM, tests(story("cooldown"))),
     ),
     Mutant(
@@ -152,7 +152,7 @@ QUEUES: Final = (
         (
             Edit(
                 "core/waiting.py",
-                "    first = _ahead(space, ask, rank or (-ask.priority, BEHIND_ALL)) if space.lines else None",
+                "    first = _ahead(space, ask, rank or (-ask.priority, BEHIND_ALL)) if space.lines.items else None",
                 "    first = None",
             ),
         ),
@@ -216,8 +216,8 @@ ENDS: Final = (
         (
             Edit(
                 "core/leases.py",
-                "        lease = books.leases.get(lease_id)\n        if lease is None or lease.holder",
-                "        lease = books.leases.get(lease_id) or books.ended.get(lease_id)\n"
+                "        lease = leases.get(lease_id)\n        if lease is None or lease.holder",
+                "        lease = leases.get(lease_id) or books.ended.get(lease_id)\n"
                 '        if lease is None or lease.status not in ("active", "expired") or lease.holder',
             ),
         ),
@@ -230,8 +230,8 @@ ENDS: Final = (
         (
             Edit(
                 "core/leases.py",
-                "        lease = books.leases.get(lease_id)\n        if lease is None or lease.holder",
-                "        lease = books.leases.get(lease_id) or books.ended.get(lease_id)\n"
+                "        lease = leases.get(lease_id)\n        if lease is None or lease.holder",
+                "        lease = leases.get(lease_id) or books.ended.get(lease_id)\n"
                 '        if lease is None or lease.status not in ("active", "revoked") or lease.holder',
             ),
         ),
@@ -281,12 +281,12 @@ ENDS: Final = (
         (
             Edit(
                 "core/leases.py",
-                "grants.promised_end_ms(lease, books.now_ms + ttl_ms)",
-                "grants.promised_end_ms(lease, books.now_ms + ttl_ms // 2)",
+                "        end_ms = now_ms + ttl_ms\n",
+                "        end_ms = now_ms + ttl_ms // 2\n",
             ),
             Edit(
                 "core/leases.py",
-                "        rows.append((lease_id, books.remaining_ms(lease), None))",
+                "        rows.append((lease_id, end_ms - now_ms, None))",
                 "        rows.append((lease_id, lease.ttl_ms, None))",
             ),
         ),

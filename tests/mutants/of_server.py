@@ -6,6 +6,16 @@ from mutant import Edit, Mutant, tests
 
 CONNECTIONS: Final = (
     Mutant(
+        "headers that were read before are taken for another's key",
+        (Edit("server/auth.py", "head.edition is edition:", "head.edition is not None:"),),
+        (tests("server/test_heads.py::test_a_key_that_ends_ends_for_heads_that_were_read_before"),),
+    ),
+    Mutant(
+        "a request is recognised by its headers, whatever its first line says",
+        (Edit("server/hotlane.py", " or data[last_end:line_end] != VERSION:", ":"),),
+        (tests("server/test_heads.py"),),
+    ),
+    Mutant(
         "a request that is refused leaves something behind",
         (
             Edit(
@@ -69,7 +79,7 @@ KEYS: Final = (
         (
             Edit(
                 "server/service.py",
-                "        if match.route.operator and not exchange.principal.operator:",
+                "        if route.operator and not exchange.principal.operator:",
                 "        if False:",
             ),
         ),

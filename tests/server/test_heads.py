@@ -139,7 +139,7 @@ class Ring:
     in_force = True
 
     def __init__(self):
-        self.epoch = object()
+        self.edition = object()
         self.good = {b"key": Principal("ada", operator=False, agents=None, key_id=b"1")}
 
     def find(self, shown):
@@ -161,7 +161,7 @@ async def test_a_key_that_ends_ends_for_heads_that_were_read_before(house):
         house.office.answer(index)
     line.data_received(request("/hot/a", "X-API-Key: key"))
     assert house.office.asked[2].head.principal.name == "ada"
-    ring.good, ring.epoch = {}, object()
+    ring.good, ring.edition = {}, object()
     with pytest.raises(Refused):
         gate.check(house.office.asked[2])
     assert house.office.asked[2].principal.name != "ada"
@@ -174,4 +174,4 @@ async def test_without_keys_what_was_found_to_be_of_this_machine_stays_so(house)
         gate.check(house.office.asked[index])
         assert house.office.asked[index].principal is DEV
         house.office.answer(index)
-    assert house.office.asked[2].head.epoch is DEV
+    assert house.office.asked[2].head.edition is DEV

@@ -7,7 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from openintent.client.calls import Call
 
 
+@cache
 def overlap(one: str, other: str) -> bool:
     """Whether two scopes have anything in common."""
     return _within(one, other) or _within(other, one)
@@ -27,7 +28,7 @@ def _within(narrow: str, wide: str) -> bool:
     return stem != wide and (narrow.removesuffix("/**") == stem or narrow.startswith(f"{stem}/"))
 
 
-@dataclass
+@dataclass(slots=True)
 class Belief:
     """A span in which a client may act as the holder of a scope, in true time."""
 
@@ -51,7 +52,7 @@ class Belief:
             self.until, self.ended = min(self.until, now), True
 
 
-@dataclass
+@dataclass(slots=True)
 class Heard:
     """A request, and the reply to it if one reached its sender."""
 
@@ -69,7 +70,7 @@ class Heard:
     copies: int = 1  # that the network made of the request
 
 
-@dataclass
+@dataclass(slots=True)
 class Deed:
     """What a client set out to do, however many requests it took: an operation for the search of an order."""
 

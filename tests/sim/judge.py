@@ -16,6 +16,7 @@ from judge_tape import (
     lapses_are_in_time,
     nobody_overtakes,
     nothing_is_renewed_after_its_end,
+    told_to_requests,
 )
 from replay import Replay, heard_is_durable
 from simworld import World
@@ -35,6 +36,7 @@ class Verdict:
         self._world = world
         events = durable_log(world)
         replay = Replay(world.tape)
+        told = told_to_requests(world.tape)
         checks = (
             log_is_whole(world, events),
             tokens_rise(events),
@@ -51,9 +53,9 @@ class Verdict:
             no_failures_inside(world),
             replay.violations,
             heard_is_durable(replay, world.history.heard),
-            attempts_act_once(world.tape, replay),
-            nobody_overtakes(world.tape),
-            grants_are_told(world.tape, events),
+            attempts_act_once(told, replay),
+            nobody_overtakes(told),
+            grants_are_told(told, events),
             nothing_is_renewed_after_its_end(world.tape),
             lapses_are_in_time(world.tape),
             self._one_order(),
@@ -203,7 +205,7 @@ def store_is_fenced(world: World) -> Iterator[str]:
     taken: dict[str, int] = {}
     for write in world.store.log:
         if write.accepted:
-            seen = max((large for other, large in taken.items() if overlap(write.scope, other)), default=0)
+            seen = max([large for other, large in taken.items() if overlap(write.scope, other)], default=0)
             if seen > write.token:
                 yield f"at {write.at:.3f} the store took {write.token} of {write.client} after {seen}"
             taken[write.scope] = max(write.token, taken.get(write.scope, 0))

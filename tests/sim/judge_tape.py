@@ -1,10 +1,10 @@
 """What the tape shows: the order of the queue, what became of each attempt, and whether ends came in time."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
-from replay import Played, Replay, Tape
+from replay import APPLY, OUTBOX, Played, Replay, Tape
 
 from openintent.core.answers import Granted, Queued, Seen, Verdicts
 from openintent.core.commands import Acquire, Gone
@@ -16,54 +16,68 @@ _LEASES: dict[type, msgspec.msgpack.Decoder[Any]] = {Granted: _granted, Seen: ms
 _verdicts = msgspec.msgpack.Decoder(Verdicts)
 
 
-def attempts_act_once(tape: Tape, replay: Replay) -> Iterator[str]:
+# What became of a request: revision, what it asked (None if it had asked before), its number, the kind of answer,
+# and the token if it is a grant.
+Told: TypeAlias = tuple[int, Acquire | Gone | None, int, type, int]
+Terms: TypeAlias = list[tuple[int, list[Told]]]  # by term, each in the order of its revisions
+
+
+def told_to_requests(tape: Tape) -> Terms:
+    """What let something lapse first answered others first: its own revision is the larger one."""
+    return [(played.term, sorted(_told(played), key=lambda each: each[0])) for played in tape.terms]
+
+
+def _told(played: Played) -> Iterator[Told]:
+    for what, noted in played.steps:
+        if what == OUTBOX:
+            yield from ((rev, None, request, answer, _token(answer, shown)) for request, rev, _, answer, shown in noted)
+        elif what == APPLY and noted[0][3] in _DECODERS:
+            (_, _, _, kind, written), rev, _, answer, shown = noted
+            asked = _DECODERS[kind].decode(written)
+            yield rev, asked, asked.request, answer, _token(answer, shown)
+
+
+def _token(answer: type, shown: bytes) -> int:
+    token: int = _granted.decode(shown).lease.token if answer is Granted else 0
+    return token
+
+
+def attempts_act_once(terms: Terms, replay: Replay) -> Iterator[str]:
     """I10: by what became durable, an attempt has one token at the most."""
     tokens: dict[tuple[str, str], set[int]] = {}
-    for played in tape.terms:
-        waiting: dict[int, Acquire] = {}
-        for rev, asked, kind, answer in _acquires(played, waiting):
-            durable = replay.rests_on[played.term, rev] <= replay.durable.get(played.term, 0)
+    for term, told in terms:
+        for rev, asked, kind, token in _acquires(told, {}):
+            durable = replay.rests_on[term, rev] <= replay.durable.get(term, 0)
             if kind is Granted and asked.attempt is not None and durable:
-                tokens.setdefault((asked.ask.holder, asked.attempt), set()).add(_granted.decode(answer).lease.token)
+                tokens.setdefault((asked.ask.holder, asked.attempt), set()).add(token)
     yield from (f"attempt {key} got the tokens {sorted(got)}" for key, got in tokens.items() if len(got) > 1)
 
 
-def _acquires(played: Played, waiting: dict[int, Acquire]) -> Iterator[tuple[int, Acquire, type, bytes]]:
+def _acquires(told: list[Told], waiting: dict[int, Acquire]) -> Iterator[tuple[int, Acquire, type, int]]:
     """Every answer to an acquire, in order: revision, what was asked, and the answer. `waiting` is kept up to date."""
-    for rev, asked, request, answer, shown in sorted(_about_requests(played), key=lambda each: each[0]):
+    for rev, asked, request, answer, token in told:
         if isinstance(asked, Acquire):
             if answer is Queued:
                 waiting[request] = asked
-            yield rev, asked, answer, shown
+            yield rev, asked, answer, token
         elif isinstance(asked, Gone):
             waiting.pop(request, None)
         elif request in waiting:
-            yield rev, waiting.pop(request), answer, shown
+            yield rev, waiting.pop(request), answer, token
 
 
-def _about_requests(played: Played) -> Iterator[tuple[int, Acquire | Gone | None, int, type, bytes]]:
-    """What let something lapse first answered others first: its own revision is the larger one."""
-    for what, noted in played.steps:
-        if what == "outbox":
-            yield from ((rev, None, request, answer, shown) for request, rev, _, answer, shown in noted)
-        elif what == "apply" and noted[0][2] in _DECODERS:
-            (_, _, kind, written, _), rev, _, answer, shown = noted
-            asked = _DECODERS[kind].decode(written)
-            yield rev, asked, asked.request, answer, shown
-
-
-def nobody_overtakes(tape: Tape) -> Iterator[str]:
+def nobody_overtakes(terms: Terms) -> Iterator[str]:
     """I9: whoever stands in line with an open request is granted before all who came later for the same scope."""
     came: dict[tuple[str, str | None], tuple[int, int]] = {}  # by holder and attempt: when it was first seen
     seen: set[int] = set()
-    for played in tape.terms:
+    for term, told in terms:
         waiting: dict[int, Acquire] = {}
         opened: dict[int, tuple[int, int]] = {}
-        for rev, asked, kind, answer in _acquires(played, waiting):
-            first = came.setdefault((asked.ask.holder, asked.attempt), (played.term, rev))
+        for rev, asked, kind, token in _acquires(told, waiting):
+            first = came.setdefault((asked.ask.holder, asked.attempt), (term, rev))
             if kind is Queued:
-                opened[asked.request] = (played.term, rev)
-            elif kind is Granted and (token := _granted.decode(answer).lease.token) not in seen:
+                opened[asked.request] = (term, rev)
+            elif kind is Granted and token not in seen:
                 seen.add(token)  # a repeat only shows it again
                 yield from _overtaken(asked, first, waiting, opened)
 
@@ -76,15 +90,11 @@ def _overtaken(asked: Acquire, first: Any, waiting: dict[int, Acquire], opened: 
             yield f"{ask.holder} was granted {ask.scope} before {mine.holder}, who had been waiting for it"
 
 
-def grants_are_told(tape: Tape, events: Sequence[Event]) -> Iterator[str]:
+def grants_are_told(terms: Terms, events: Sequence[Event]) -> Iterator[str]:
     """I9: nobody is granted anything whose request is over; every grant in the log was the answer to an open one."""
-    told: set[int] = set()
-    for played in tape.terms:
-        for _, _, kind, answer in _acquires(played, {}):
-            if kind is Granted:
-                told.add(_granted.decode(answer).lease.token)
+    granted = {token for _, told in terms for _, _, kind, token in _acquires(told, {}) if kind is Granted}
     for event in events:
-        if event.type == "lease_acquired" and (event.payload or {})["token"] not in told:
+        if event.type == "lease_acquired" and (event.payload or {})["token"] not in granted:
             yield f"event {event.seq}: {event.actor} was granted what it no longer asked for"
 
 
@@ -93,7 +103,7 @@ def nothing_is_renewed_after_its_end(tape: Tape) -> Iterator[str]:
     for played in tape.terms:
         ends_ms: dict[str, int] = {}
         for what, noted in played.steps:
-            if what == "apply":
+            if what == APPLY:
                 now_ms, answer, shown = noted[0][0], noted[3], noted[4]
                 for lease_id, remaining_ms in _promised(answer, shown):
                     if ends_ms.get(lease_id, now_ms + 1) <= now_ms:

@@ -15,7 +15,7 @@ from history import Heard, overlap
 from simdisk import Disk
 
 from openintent import records
-from openintent.core.answers import Done, Reply
+from openintent.core.answers import Reply
 from openintent.core.books import Batch
 from openintent.core.commands import Command, Tick
 from openintent.core.ledger import LOADED_KINDS, Ledger
@@ -23,7 +23,8 @@ from openintent.model import Ask, Farewell, Lease, Limits
 
 _encode = msgspec.msgpack.encode
 
-NOTHING = _encode(Done())  # what there is to say to the passing of time
+APPLY, TICK, OUTBOX, BATCH, FAREWELL = range(5)  # what a step on the tape is
+NOTHING = b""  # what there is to say about the passing of time
 LATE_MS_MAX = 60
 AWAKE_S = 0.5
 
@@ -38,7 +39,7 @@ class Played:
     start_ms: int
     found: dict[str, bytes]  # what was on the disk
     farewell: Farewell | None = None
-    steps: list[tuple[str, Any]] = field(default_factory=list)
+    steps: list[tuple[int, Any]] = field(default_factory=list)
 
 
 class Tape:
@@ -73,30 +74,34 @@ class TapedLedger(Ledger):
         super().load(records, farewell)
 
     def apply(self, command: Command, now_ms: int) -> Reply:
+        books = self.books
         kind = type(command)
-        written = None if kind is Tick else _encode(command)
-        if self.books.rev:  # at its start a term deals with what fell due while the one before it was stopping
+        written = NOTHING if kind is Tick else _encode(command)
+        if books.rev:  # at its start a term deals with what fell due while the one before it was stopping
             self._tape.due(now_ms - self.due_ms())
-        begun = self.books.written  # the grantor may have begun a batch that has nothing in it but the time
+        begun = books.written  # the grantor may have begun a batch that has nothing in it but the time
         reply = super().apply(command, now_ms)
-        asked = (now_ms, self.books.date_offset_ms, kind, written, begun)
-        shown = NOTHING if written is None else _encode(reply.answer)
-        self._steps.append(("apply", (asked, reply.rev, reply.after, type(reply.answer), shown)))
+        asked = (now_ms, books.date_offset_ms, begun, kind, written)
+        if kind is Tick:
+            self._steps.append((TICK, (asked, reply.rev, reply.after)))
+        else:
+            answer = reply.answer
+            self._steps.append((APPLY, (asked, reply.rev, reply.after, type(answer), _encode(answer))))
         return reply
 
     def take_outbox(self) -> list[tuple[int, Reply]]:
         taken = super().take_outbox()
-        self._steps.append(("outbox", _outbox(taken)))
+        self._steps.append((OUTBOX, _outbox(taken)))
         return taken
 
     def take_batch(self) -> Batch:
         now_ms = self.books.now_ms
         batch = super().take_batch()
-        self._steps.append(("batch", (now_ms, batch.number, batch.token, batch.seq)))
+        self._steps.append((BATCH, (now_ms, batch.number, batch.token, batch.seq)))
         return batch
 
     def farewell(self) -> Farewell:
-        self._steps.append(("farewell", None))
+        self._steps.append((FAREWELL, None))
         return super().farewell()
 
 
@@ -136,27 +141,48 @@ class Replay:
         self._compare(played.found, f"when term {played.term} began")
         start = {"term": played.term, "token": played.token, "seq": played.seq, "now_ms": played.start_ms}
         self._ledger, self._played = Ledger(Limits(), **start), played
-        for kind in LOADED_KINDS:
-            keys = sorted(key for key in self._table if key.startswith(f"{kind}/"))
-            self._ledger.load(((key, records.decode(key, self._table[key])) for key in keys), played.farewell)
-        self._ledger.loaded()
+        self._load(played.farewell)
         self._read = 0  # of the events that are not in a batch yet
         self._closed = [each for each in self._closed if each[0] <= played.seq]
+        play = (self._apply, self._tick, self._outbox, self._batch, self._farewell)
         for what, noted in played.steps:
-            getattr(self, f"_{what}")(noted)
+            play[what](noted)
+
+    def _load(self, farewell: Farewell | None) -> None:
+        by_kind: dict[str, list[str]] = {}
+        for key in sorted(self._table):
+            by_kind.setdefault(key[: key.index("/")], []).append(key)
+        for kind in LOADED_KINDS:
+            keys = by_kind.get(kind, ())
+            self._ledger.load([(key, records.decode(key, self._table[key])) for key in keys], farewell)
+        self._ledger.loaded()
 
     def _apply(self, noted: Any) -> None:
-        (now_ms, date_offset_ms, kind, written, begun), rev, after, answer, shown = noted
-        self._ledger.books.date_offset_ms, self._ledger.books.written = date_offset_ms, begun
-        command = kind() if written is None else _decoder(kind).decode(written)
-        reply = self._ledger.apply(command, now_ms)
+        asked, rev, after, answer, shown = noted
+        reply = self._again(*asked)
         self._note(rev, after, answer, shown)
-        again = NOTHING if written is None else _encode(reply.answer)
-        if (reply.rev, reply.after, again) != (rev, after, shown):
-            self.violations.append(f"term {self._played.term} rev {rev}: {kind.__name__} came out differently")
-        if self._ledger.books.requests:
-            self._look_at_the_lines(rev)
-        self._look_at_the_news(now_ms)
+        if (reply.rev, reply.after, _encode(reply.answer)) != (rev, after, shown):
+            self._differs(rev, asked)
+
+    def _tick(self, noted: Any) -> None:
+        asked, rev, after = noted
+        reply = self._again(*asked)
+        if (reply.rev, reply.after) != (rev, after):
+            self._differs(rev, asked)
+
+    def _differs(self, rev: int, asked: tuple[Any, ...]) -> None:
+        self.violations.append(f"term {self._played.term} rev {rev}: {asked[3].__name__} came out differently")
+
+    def _again(self, now_ms: int, date_offset_ms: int, begun: int, kind: type, written: bytes) -> Reply:
+        ledger, books = self._ledger, self._ledger.books
+        books.date_offset_ms, books.written = date_offset_ms, begun
+        idle = not written and now_ms < ledger.due_ms()  # time passes, and nothing falls due: all is as it was
+        reply = ledger.apply(_decoder(kind).decode(written) if written else kind(), now_ms)
+        if books.requests and not idle:
+            self._look_at_the_lines(books.rev)
+        if len(books.events) > self._read:
+            self._look_at_the_news(now_ms)
+        return reply
 
     def _look_at_the_lines(self, rev: int) -> None:
         """I9: nobody waits for what is free, unless another is to go first."""

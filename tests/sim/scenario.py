@@ -7,7 +7,7 @@ is left keeps its meaning: each command brings its own chances with it.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -31,8 +31,7 @@ class Weather:
     tail: float = 0.0  # share of messages that take up to three seconds
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """Something that is done to a process or a link at an instant of true time."""
 
     at: float
@@ -45,8 +44,18 @@ class Fault:
         return f"{words} for {self.length_s:.3f} s" if self.length_s else words
 
 
-@dataclass(frozen=True)
-class Job:
+class Chances:
+    """Numbers from 0 to 1, by chance: each job has its own, and a `Random` takes long to make."""
+
+    def __init__(self, luck: int) -> None:
+        self._state = luck
+
+    def random(self) -> float:
+        self._state = (self._state * 0x5851F42D4C957F2D + 0x14057B7EF767814F) % 2**64
+        return (self._state >> 11) / 2**53
+
+
+class Job(NamedTuple):
     """What a client wants next."""
 
     client: str
@@ -59,10 +68,11 @@ class Job:
     priority: int
     work_s: float
     pause_s: float  # before the next one
+    luck: int
 
     @property
-    def chances(self) -> Random:
-        return Random(f"{self.client} {self.number} {self.ttl_s} {self.work_s}")
+    def chances(self) -> "Chances":
+        return Chances(self.luck)
 
     def __str__(self) -> str:
         wait = f", waiting {self.wait_s:g} s" if self.wait_s else ""
@@ -141,7 +151,7 @@ def _fault(random: Random, kind: str, at: float) -> Fault:
     return Fault(at, kind, length_s=length * ON_SERVER[kind])
 
 
-def _one_of(random: Random, choices: Sequence[T]) -> T:
+def one_of(random: Random | Chances, choices: Sequence[T]) -> T:
     return choices[int(random.random() * len(choices))]  # the quick way: there are thousands of them
 
 
@@ -150,12 +160,13 @@ def _jobs(random: Random, client: str) -> Iterator[Job]:
         yield Job(
             client=client,
             number=number,
-            kind=_one_of(random, KINDS),
-            scope=_one_of(random, SCOPES),
-            ttl_s=_one_of(random, (0.5, 1.0, 2.0, 3.0)),
-            wait_s=_one_of(random, (0.0, 0.0, 0.5, 2.0, 5.0)),
-            cooldown_s=_one_of(random, (None, None, None, 0.7)),
-            priority=_one_of(random, (0, 0, 0, 5)),
-            work_s=_one_of(random, (0.01, 0.1, 0.5, 2.0)),
-            pause_s=_one_of(random, (0.001, 0.01, 0.05, 0.2)),
+            kind=one_of(random, KINDS),
+            scope=one_of(random, SCOPES),
+            ttl_s=one_of(random, (0.5, 1.0, 2.0, 3.0)),
+            wait_s=one_of(random, (0.0, 0.0, 0.5, 2.0, 5.0)),
+            cooldown_s=one_of(random, (None, None, None, 0.7)),
+            priority=one_of(random, (0, 0, 0, 5)),
+            work_s=one_of(random, (0.01, 0.1, 0.5, 2.0)),
+            pause_s=one_of(random, (0.001, 0.01, 0.05, 0.2)),
+            luck=random.getrandbits(64),
         )

@@ -5,18 +5,17 @@ It does its jobs one after another. What it does and what it believes is written
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
 from random import Random
 from typing import Any
 
 from history import Belief, Deed, History
-from scenario import Job
+from scenario import Chances, Job, one_of
 from simloop import Scheduler, SimLoop
 from simnet import Network, SimTransport
 from simstore import FencedStore
 
 from openintent.client import calls, drivers, flows, keeping
-from openintent.client.calls import Wish
+from openintent.client.calls import Call, Wish
 from openintent.client.hold import Hold, Watcher
 from openintent.client.replies import Beat, Seen
 from openintent.errors import ConflictError, LeaseLost, OpenIntentError, OutcomeUnknown, Unavailable, WaitTimeout
@@ -56,7 +55,7 @@ class SimClient:
         self.busy = False
         self.quiet = False  # it finishes what it does, and begins nothing new
         self._believed: list[Belief] = []
-        self.loop.post(lambda: self.loop.create_task(self._live()))
+        self.loop.call_soon(self.loop.create_task, self._live())
 
     def kill(self) -> None:
         self.loop.kill()
@@ -95,7 +94,7 @@ class SimClient:
     def _attempt(self, job: Job) -> str:
         return f"{self.name}.{self._life}-{job.number}"
 
-    async def _hold(self, job: Job, chances: Random) -> None:
+    async def _hold(self, job: Job, chances: Chances) -> None:
         """Take a scope, write to the store, give it back; ask once more, as if the answer had been lost."""
         seen = await self._acquire(job)
         hold = Hold(seen, clock=self.loop.time)
@@ -115,7 +114,7 @@ class SimClient:
             self._history.count("asked again after its end")
             await self._run(flows.send(calls.acquire(self._wish(job), attempt=self._attempt(job), wait_s=0.0)))
 
-    async def _hasty(self, job: Job, _: Random) -> None:
+    async def _hasty(self, job: Job, _: Chances) -> None:
         """Ask, and lose patience in the middle of it."""
         asking = asyncio.get_running_loop().create_task(self._acquire(job))
         await asyncio.wait([asking], timeout=HASTE_S)
@@ -126,7 +125,7 @@ class SimClient:
             self._deed("release", job).token = asking.result().view.token
         await self._run(flows.give_up(self._wish(job), attempt=self._attempt(job)))
 
-    async def _count(self, job: Job, chances: Random) -> None:
+    async def _count(self, job: Job, chances: Chances) -> None:
         """Add one to a number in the intent's state, by comparing and setting; now and then with a token."""
         for number in range(5):
             intent = await self._run(flows.patiently(calls.get_intent(INTENT), patience_s=PATIENCE_S))
@@ -134,7 +133,7 @@ class SimClient:
             patch = [{"op": "set", "path": "n", "value": intent.state["n"] + 1}]
             call = calls.patch_state(INTENT, patch, version=intent.version, token=None, attempt=attempt)
             self._history.counted[attempt] = "unknown"
-            await asyncio.sleep(chances.choice((0.0, 0.02)))
+            await asyncio.sleep(one_of(chances, (0.0, 0.02)))
             try:
                 await self._run(flows.patiently(call, patience_s=PATIENCE_S))
             except ConflictError:
@@ -144,17 +143,18 @@ class SimClient:
             self._history.counted[attempt] = "ok"
             return
 
-    async def _meddle(self, _: Job, chances: Random) -> None:
+    async def _meddle(self, _: Job, chances: Chances) -> None:
         """Look who holds what, and try to end or prolong what is not its own."""
         page = await self._run(flows.send(calls.get_leases(SPACE, status="active", scope=None, agent_id=None)))
         foreign = [seen for seen in page.items if seen.view.agent_id != self.name]
         if not foreign:
             return
-        view = chances.choice(foreign).view
+        view = one_of(chances, foreign).view
         self._history.count("meddled")
         beat = {"leases": [{"id": view.id, "token": view.token}]}
         path = calls.lease_path(view.id)
-        call = chances.choice((calls.release(path), calls.renew(path, ttl_s=3.0), calls.heartbeat(self.name, beat)))
+        possible = (calls.release(path), calls.renew(path, ttl_s=3.0), calls.heartbeat(self.name, beat))
+        call: Call[Any] = one_of(chances, possible)
         await self._run(flows.send(call))
 
     # Deeds
@@ -193,7 +193,7 @@ class SimClient:
 
     # Work, and the keeper beside it
 
-    async def _work(self, hold: Hold, belief: Belief, job: Job, chances: Random) -> None:
+    async def _work(self, hold: Hold, belief: Belief, job: Job, chances: Chances) -> None:
         """Write now and then, while a keeper renews; each write looks first, and carries the token."""
         keeper = asyncio.get_running_loop().create_task(self._keep(hold, belief, job, chances))
         until = self.loop.time() + job.work_s
@@ -204,12 +204,12 @@ class SimClient:
                     return
                 belief.act(self._scheduler.now)
                 self._scheduler.happened()
-                self._store.send(self.name, job.scope, hold.token, chances.choice((0.0, 0.001, 0.5, 4.0)))
-                await asyncio.sleep(chances.choice((0.01, 0.05, 0.2)))
+                self._store.send(self.name, job.scope, hold.token, one_of(chances, (0.0, 0.001, 0.5, 4.0)))
+                await asyncio.sleep(one_of(chances, (0.01, 0.05, 0.2)))
         finally:
             keeper.cancel()
 
-    async def _keep(self, hold: Hold, belief: Belief, job: Job, chances: Random) -> None:
+    async def _keep(self, hold: Hold, belief: Belief, job: Job, chances: Chances) -> None:
         """The keeper's decisions are the real ones; only its threads are tasks here."""
         beats = _Beats(renew_at=hold.renew_at(chance=chances.random()))
         while True:
@@ -223,16 +223,14 @@ class SimClient:
             if isinstance(step, keeping.Warn):
                 hold.warn()
             elif isinstance(step, keeping.Sleep):
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(beats.news.wait(), max(step.seconds, INSTANT_S))
-                beats.news.clear()
+                await beats.sleep(self.loop, max(step.seconds, INSTANT_S))
             else:
                 beats.failures += 1
                 pause_s = keeping.retry_s(hold.ttl_s, failures=beats.failures)
                 beats.renew_at = now + keeping.try_s(hold.ttl_s) + pause_s
                 self.loop.create_task(self._beat(hold, belief, job, beats, chances))
 
-    async def _beat(self, hold: Hold, belief: Belief, job: Job, beats: "_Beats", chances: Random) -> None:
+    async def _beat(self, hold: Hold, belief: Belief, job: Job, beats: "_Beats", chances: Chances) -> None:
         sent_at = self.loop.time()
         deed = self._deed("renew", job)
         deed.token = hold.token
@@ -255,7 +253,7 @@ class SimClient:
                 elif hold.reason is not None:
                     self._history.count("renewal heard too late")
         beats.failures, beats.renew_at = 0, sent_at + keeping.period_s(hold.ttl_s, chance=chances.random())
-        beats.news.set()
+        beats.wake()
 
     async def _run(self, flow: Any) -> Any:
         return await drivers.run_async(flow, self._transport)
@@ -265,9 +263,22 @@ class SimClient:
 
 
 class _Beats:
-    """When the next heartbeat is due, and how many tries were in vain."""
+    """When the next heartbeat is due, how many tries were in vain, and the sleep until something is to be done."""
 
     def __init__(self, renew_at: float) -> None:
         self.renew_at = renew_at
         self.failures = 0
-        self.news = asyncio.Event()
+        self._sleep: asyncio.Future[None] | None = None
+
+    async def sleep(self, loop: SimLoop, seconds: float) -> None:
+        """At most so long: news ends it."""
+        self._sleep = loop.create_future()
+        alarm = loop.call_later(seconds, self.wake)
+        try:
+            await self._sleep
+        finally:
+            alarm.cancel()
+
+    def wake(self) -> None:
+        if self._sleep is not None and not self._sleep.done():
+            self._sleep.set_result(None)

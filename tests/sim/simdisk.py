@@ -10,10 +10,13 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from history import History
+from scenario import one_of
 from simloop import Scheduler
 
 from openintent.engines.base import Change, Delete, Deposed, Guarantees, Head, OutcomeUncertain, Put, Record
 from openintent.errors import EngineUnavailable
+
+DELAYS_S = (0.0, 0.0005, 0.001, 0.01)
 
 
 class Disk:
@@ -124,7 +127,7 @@ class SimEngine:
         await asyncio.sleep(0)  # for ever, if the process is dead now
 
     def _delay_s(self) -> float:
-        return self._random.choice((0.0, 0.0005, 0.001, 0.01)) if self._random.random() < 0.98 else 0.4
+        return one_of(self._random, DELAYS_S) if self._random.random() < 0.98 else 0.4
 
     async def scan(self, first: str, last: str, *, limit: int, reverse: bool = False) -> list[Record]:
         keys = self._disk.keys()

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from history import History
@@ -18,6 +17,8 @@ from openintent.errors import OpenIntentError, OutcomeUnknown, Unavailable
 from openintent.wire import API
 
 TIMEOUT_S = 5.0
+
+Answer: TypeAlias = tuple[int, bytes, dict[str, str]]
 
 
 class Network:
@@ -53,7 +54,7 @@ class Network:
     def is_cut(self, client: str) -> bool:
         return self._scheduler.now < self._cut_until.get(client, 0.0)
 
-    def carry(self, client: str, deliver: Callable[[], None]) -> None:
+    def carry(self, client: str, deliver: Callable[..., None], *message: Any) -> None:
         """Bring a message over, or not. One that is under way when the link is cut is lost."""
         chance = self._random.random
         if self.is_cut(client) or chance() < self._weather.loss:
@@ -62,17 +63,15 @@ class Network:
         if chance() < self._weather.tail:
             delay_s = chance() * 3.0
             self._history.count("message later than a second", delay_s > 1.0)
-
         slow_s, until = self._slow.get(client, (0.0, 0.0))
         if self._scheduler.now < until:
             delay_s = max(delay_s, slow_s)
+        self._scheduler.after(delay_s, self._arrive, client, deliver, message)
 
-        def arrive() -> None:
-            if not self.is_cut(client):
-                self._scheduler.happened()
-                deliver()
-
-        self._scheduler.after(delay_s, arrive)
+    def _arrive(self, client: str, deliver: Callable[..., None], message: tuple[Any, ...]) -> None:
+        if not self.is_cut(client):
+            self._scheduler.happened()
+            deliver(*message)
 
     def twice(self) -> bool:
         again = self._random.random() < self._weather.repeats
@@ -97,31 +96,37 @@ class SimTransport:
             raise Unavailable("no server could be reached", code="unreachable")
         noted = self._history.send(self._client, self._life, call, self._loop.true(sent_at))
         connection = Connection(self._network, self._loop, self._client, len(self._history.requests))
-        self._network.carry(self._client, lambda: self._arrive(call, connection))
+        self._network.carry(self._client, self._arrive, call, connection)
         if self._network.twice():
             noted.copies += 1
-            self._network.carry(self._client, lambda: self._arrive(call, connection))
+            self._network.carry(self._client, self._arrive, call, connection)
         timer = self._loop.call_later(call.timeout_s or TIMEOUT_S, connection.time_out)
+        heard = False
         try:
             status, body, headers = await connection.answered
+            heard = True
         finally:
             timer.cancel()
-            connection.close()
+            connection.close(heard=heard)
         self._history.hear(noted, status, body, headers)
         return Reply(status, body, sent_at, headers.get("retry-after"))
 
     def _arrive(self, call: Call[Any], connection: "Connection") -> None:
+        """A request reached the machine of the server; the process deals with it when it runs."""
         server = self._network.server
         if server is None:
             connection.reset()
-            return
+        else:
+            server.loop.post(self._open, server, call, connection)
+
+    def _open(self, server: SimServer, call: Call[Any], connection: "Connection") -> None:
         headers = {b"x-agent-id": self._client.encode(), b"content-type": b"application/json"}
-        headers |= {name.lower().encode(): value.encode() for name, value in call.headers.items()}
+        for name, value in call.headers.items():
+            headers[name.lower().encode()] = value.encode()
         body = b"" if call.body is None else msgspec.json.encode(call.body)
-        server.receive(
-            lambda service: SimExchange(service, call.method, API + call.path, headers, body, connection.answer),
-            lambda exchange: connection.opened.append((server, exchange)),
-        )
+        exchange = SimExchange(server.service, call.method, API + call.path, headers, body, connection.answer)
+        connection.opened.append((server, exchange))
+        server.service.dispatch(exchange)
 
     async def close(self) -> None: ...
 
@@ -135,18 +140,15 @@ class Connection:
         self.client = client
         self.number = number
         network.open.add(self)
-        self.answered: asyncio.Future[tuple[int, bytes, dict[str, str]]] = loop.create_future()
+        self.answered: asyncio.Future[Answer] = loop.create_future()  # until it is closed
+        self._closed = False
         self.opened: list[tuple[SimServer, SimExchange]] = []
 
-    @property
-    def _heard(self) -> bool:
-        return self.answered.done() and not self.answered.cancelled() and self.answered.exception() is None
-
     def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self._network.carry(self.client, lambda: self._loop.post(self._settle, (status, bytes(body), headers)))
+        self._network.carry(self.client, self._loop.post, self._settle, (status, bytes(body), headers))
 
-    def _settle(self, outcome: tuple[int, bytes, dict[str, str]]) -> None:
-        if not self.answered.done():
+    def _settle(self, outcome: Answer) -> None:
+        if not self._closed and not self.answered.done():
             self.answered.set_result(outcome)
 
     def time_out(self) -> None:
@@ -157,14 +159,18 @@ class Connection:
         self._loop.post(self._fail, Unavailable("the connection was refused", code="unreachable"))
 
     def _fail(self, failure: OpenIntentError) -> None:
-        if not self.answered.done():
+        if not self._closed and not self.answered.done():
             self.answered.set_exception(failure)
 
     def lose(self) -> None:
         self._loop.post(self._fail, OutcomeUnknown("the connection broke", code="no_answer"))
 
-    def close(self) -> None:
+    def close(self, *, heard: bool) -> None:
+        """Lets go of what knows it, or else neither would be gone before the garbage is collected."""
         self._network.open.discard(self)
-        if not self._heard:
+        if not heard and not self._loop.dead:
             for server, exchange in self.opened:
-                self._network.carry(self.client, partial(server.loop.post, exchange.gone))
+                self._network.carry(self.client, server.loop.post, exchange.gone)
+        self._closed = True
+        self.opened.clear()
+        del self.answered

@@ -34,9 +34,9 @@ class SimExchange(Exchange):
 
     def write(self) -> None:
         headers = {"x-term": str(self.term), "x-rev": str(self.rev)} if self.rev else {}
-        for line in self.extra.decode().split("\r\n"):
-            name, colon, value = line.partition(": ")
-            if colon:
+        if self.extra:
+            for line in self.extra.decode().splitlines():
+                name, _, value = line.partition(": ")
                 headers[name] = value
         self.answered(self.status, self.payload, headers)
 
@@ -53,6 +53,7 @@ class SimServer:
         *,
         fails: float,
         wall_ms: Callable[[], int],
+        serves: Callable[[], None],
         gave_up: Callable[[], None],
     ) -> None:
         rate = 1 + random.uniform(-0.001, 0.001)
@@ -62,11 +63,12 @@ class SimServer:
         self.ready = False
         self.stopped = False
         self._wall_ms = wall_ms
+        self._serves = serves
         self._gave_up = gave_up
         self.run(self._start())
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        self.loop.post(lambda: self.loop.create_task(work))
+        self.loop.call_soon(self.loop.create_task, work)
 
     async def _start(self) -> None:
         limits = Limits()
@@ -74,7 +76,7 @@ class SimServer:
             self.engine,
             limits,
             member="sim",
-            boot_clock_ms=lambda: int(self.loop.time() * 1_000),
+            boot_clock_ms=self.loop.time_ms,
             wall_clock_ms=self._wall_ms,
         )
         self.service = Service(self.grantor, limits, ROUTER, Gate())
@@ -85,20 +87,11 @@ class SimServer:
             self._gave_up()
         else:
             self.ready = True
+            self._serves()
 
     @property
     def term(self) -> int:
         return self.grantor.term if self.ready else 0
-
-    def receive(self, make: Callable[[Service], SimExchange], opened: Callable[[SimExchange], None]) -> None:
-        """A request arrived at the machine; the process deals with it when it runs."""
-
-        def handle() -> None:
-            exchange = make(self.service)
-            opened(exchange)
-            self.service.dispatch(exchange)
-
-        self.loop.post(handle)
 
     def kill(self) -> None:
         self.ready = False

@@ -1,13 +1,12 @@
 """A resource that checks tokens: the last line, against writers that come too late."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from history import History, overlap
 from simloop import Scheduler
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(NamedTuple):
     at: float
     client: str
     scope: str
@@ -26,11 +25,11 @@ class FencedStore:
 
     def send(self, client: str, scope: str, token: int, delay_s: float) -> None:
         """A write that is under way from now on; its sender may be dead before it arrives."""
-        self._scheduler.after(delay_s, lambda: self._write(client, scope, token))
+        self._scheduler.after(delay_s, self._write, client, scope, token)
 
     def _write(self, client: str, scope: str, token: int) -> None:
         self._scheduler.happened()
-        seen = max((large for other, large in self._largest.items() if overlap(scope, other)), default=0)
+        seen = max([large for other, large in self._largest.items() if overlap(scope, other)], default=0)
         accepted = token >= seen
         if accepted:
             self._largest[scope] = max(token, self._largest.get(scope, 0))

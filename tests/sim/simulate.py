@@ -20,7 +20,7 @@ from scenario import STEPS, Scenario
 from shrink import smallest
 from simworld import World
 
-CHUNK = 20  # seeds between two collections of garbage
+CHUNK = 20  # seeds that a process is given at once
 SHOWN_MAX = 3  # seeds that are told in full
 
 
@@ -52,8 +52,6 @@ def judged(scenario: Scenario, *, telling: bool = False) -> tuple[World, list[st
 
 def run_seeds(seeds: range) -> Tally:
     tally = Tally()
-    gc.freeze()  # what there is before stays: it need not be looked at again and again
-    gc.disable()  # a history is one big heap of cycles: it is collected after a few of them, at once
     for seed in seeds:
         world, violations, undecided = judged(Scenario.drawn(seed))
         tally.histories += 1
@@ -63,20 +61,32 @@ def run_seeds(seeds: range) -> Tally:
         tally.seen["steps"] += world.scheduler.steps
         if violations:
             tally.broken[seed] = violations
-    gc.enable()
-    gc.collect()
-    gc.unfreeze()
+        world.end()
+        del world
+        gc.collect()
     return tally
+
+
+def collect_by_hand() -> None:
+    """A history is one big heap of cycles: it is collected when it is over, at once, and nothing else is looked at."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
 
 
 def run_many(first: int, count: int, *, processes: int = 1) -> Iterator[Tally]:
     """The tallies of all chunks, as they come."""
     chunks = [range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)]
-    if processes == 1:
-        yield from map(run_seeds, chunks)
+    if processes > 1:
+        with multiprocessing.get_context("fork").Pool(processes, collect_by_hand) as pool:
+            yield from pool.imap_unordered(run_seeds, chunks)
         return
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap_unordered(run_seeds, chunks)
+    collect_by_hand()
+    try:
+        yield from map(run_seeds, chunks)
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 def fingerprint(violation: str) -> str:

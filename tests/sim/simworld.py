@@ -2,6 +2,7 @@
 
 import asyncio
 import random as global_random
+from asyncio import events
 from contextlib import suppress
 from random import Random
 
@@ -53,7 +54,7 @@ class World:
             for name in CLIENTS:
                 self._start_client(name)
             for fault in self.scenario.faults:
-                self.scheduler.at(fault.at, lambda fault=fault: self._strike(fault))  # type: ignore[misc]
+                self.scheduler.at(fault.at, self._strike, fault)
             while self.scheduler.steps < self.scenario.steps and self.scheduler.now < SECONDS_MAX:
                 self.scheduler.run_until(self.scheduler.now + 0.05)
             self._calm_down()
@@ -73,20 +74,15 @@ class World:
             self.history,
             fails=self.scenario.disk_fails if self._turbulent else 0.0,
             wall_ms=self._wall_ms,
+            serves=self._listen,
             gave_up=lambda: self.scheduler.after(0.5, self._start_server),
         )
         self.servers.append(server)
-        self._listen(server)
 
-    def _listen(self, server: SimServer) -> None:
-        """From when it serves, requests reach it."""
-        if server.loop.dead:
-            return
-        if server.ready:
-            self.network.server = server
-            self.history.tell("the server serves, term {}", server.term)
-        else:
-            self.scheduler.after(0.005, lambda: self._listen(server))
+    def _listen(self) -> None:
+        """From now on requests reach it."""
+        self.network.server = self.server
+        self.history.tell("the server serves, term {}", self.server.term)
 
     def _start_client(self, name: str) -> None:
         life = self._lives[name] = self._lives.get(name, 0) + 1
@@ -120,7 +116,7 @@ class World:
             "operator", 1, iter(()), scheduler=self.scheduler, network=self.network, store=self.store,
             history=self.history, random=self.random,
         )  # fmt: skip
-        self.operator.loop.post(lambda: self.operator.loop.create_task(work))  # type: ignore[arg-type]
+        self.operator.loop.call_soon(self.operator.loop.create_task, work)
 
     async def _as_operator(self, flow: object) -> None:
         transport = SimTransport(self.network, self.operator.loop, "operator", 1, self.history)
@@ -128,6 +124,14 @@ class World:
 
     def _wall_ms(self) -> int:
         return int((self.wall_offset_s + self.scheduler.now) * 1_000)
+
+    def end(self) -> None:
+        """Nobody does anything any more, or else what is left would keep itself alive; and most of it goes at once."""
+        processes: list[SimServer | SimClient] = [*self.servers, *self.clients.values(), *self._dead, self.operator]
+        for process in processes:
+            process.loop.forget()
+        for played in self.tape.terms:
+            played.steps.clear()
 
     # Faults
 
@@ -248,7 +252,10 @@ class World:
 
 
 class _Determined:
-    """While it lasts, chance and ids come from the seed, also where the product draws them by itself."""
+    """While it lasts, chance and ids come from the seed, also where the product draws them by itself.
+
+    And no loop but the simulated ones is the running one.
+    """
 
     def __init__(self, random: Random, tape: Tape) -> None:
         self._random = random
@@ -256,6 +263,7 @@ class _Determined:
 
     def __enter__(self) -> None:
         self._state = global_random.getstate()
+        self._loop = events._get_running_loop()
         global_random.seed(self._random.random())
         self._bits, lease_routes._random_bits = lease_routes._random_bits, self._random.getrandbits
         self._clock, drivers.boot_s = drivers.boot_s, _loop_time
@@ -263,6 +271,7 @@ class _Determined:
 
     def __exit__(self, *_: object) -> None:
         lease_routes._random_bits, drivers.boot_s, grantor.Ledger = self._bits, self._clock, self._ledger  # type: ignore[misc]
+        events._set_running_loop(self._loop)
         global_random.setstate(self._state)
 
 

@@ -22,7 +22,7 @@ from openintent.core.answers import (
 )
 from openintent.core.books import Books, shelve
 from openintent.core.commands import CreateIntent, Forget, GetIntent, ListIntents, LogEvent, PatchState, SetStatus
-from openintent.core.leases import live_lease_with, missing_owner
+from openintent.core.looking import live_lease_with, missing_owner
 from openintent.core.scopes import BELOW
 from openintent.core.values import BadStep, Draft, TooDeep, fingerprint, weigh
 from openintent.core.versions import keep, keep_change, new_version, version_differs

@@ -12,32 +12,27 @@ from openintent.core.answers import (
     Ended,
     Granted,
     Held,
-    Leases,
     LimitReached,
     Lost,
     Missing,
-    Queue,
     Released,
     Reply,
     Seen,
-    TokenChecked,
     Verdicts,
 )
 from openintent.core.books import Books, Space, checkpoint_key, cooldown_key
 from openintent.core.commands import (
     Acquire,
-    CheckToken,
     GetLease,
     GiveUp,
     Gone,
     Heartbeat,
-    ListLeases,
-    ListQueue,
     Progress,
     Release,
     Renew,
     Revoke,
 )
+from openintent.core.looking import missing_owner
 from openintent.core.values import fingerprint
 from openintent.model import (
     COORDINATOR_SPACE,
@@ -48,8 +43,6 @@ from openintent.model import (
     LeaseEnd,
     agent_space,
     home_of,
-    intent_of,
-    portfolio_of,
 )
 
 # Acquiring
@@ -200,6 +193,16 @@ def _progress_payload(lease: Lease) -> dict[str, object]:
 
 def heartbeat(books: Books, command: Heartbeat) -> Reply:
     """Renew exactly the leases that are listed: one whose holder forgot it must not live for ever."""
+    rows, after, shortest_ms = _renew_listed(books, command)
+    next_ms, status = shortest_ms // 3, None
+    agent = books.agents.get(command.holder)
+    if agent is not None:  # its status is only a mark: no renewal waits until a change of it is durable
+        next_ms, status = min(next_ms, agent.heartbeat_ms), agents.hear(books, agent, command.load)
+    return books.reply(Verdicts(rows, next_ms, status), after)
+
+
+def _renew_listed(books: Books, command: Heartbeat) -> tuple[list[tuple[str, int, str | None]], int, int]:
+    """The verdicts, the batch that they wait for, and the shortest ttl. There may be thousands: a call each is much."""
     rows: list[tuple[str, int, str | None]] = []
     holder, leases, now_ms = command.holder, books.leases, books.now_ms
     after, shortest_ms = 0, books.limits.ttl_ms_default
@@ -210,17 +213,16 @@ def heartbeat(books: Books, command: Heartbeat) -> Reply:
             after = books.written
             continue
         ttl_ms = lease.ttl_ms
-        lease.deadline_ms = end_ms = grants.promised_end_ms(lease, now_ms + ttl_ms)
+        end_ms = now_ms + ttl_ms
+        if lease.hold_end_ms is not None or lease.progress_end_ms is not None or end_ms < lease.deadline_ms:
+            end_ms = grants.promised_end_ms(lease, end_ms)
+        lease.deadline_ms = end_ms
         rows.append((lease_id, end_ms - now_ms, None))
-        if lease.batch > after:  # noqa: PLR1730  # quicker than max(), and there may be thousands
+        if lease.batch > after:  # noqa: PLR1730  # as above
             after = lease.batch
         if ttl_ms < shortest_ms:  # noqa: PLR1730
             shortest_ms = ttl_ms
-    next_ms, status = shortest_ms // 3, None
-    agent = books.agents.get(command.holder)
-    if agent is not None:  # its status is only a mark: no renewal waits until a change of it is durable
-        next_ms, status = min(next_ms, agent.heartbeat_ms), agents.hear(books, agent, command.load)
-    return books.reply(Verdicts(rows, next_ms, status), after=after)
+    return rows, after, shortest_ms
 
 
 def _how_lost(books: Books, lease_id: str, holder: str, token: int) -> str:
@@ -343,13 +345,6 @@ def _ended(books: Books, lease_id: str, holder: str | None, space: str | None = 
 # Looking
 
 
-def check_token(books: Books, command: CheckToken) -> Reply:
-    space = books.spaces.get(command.space)
-    lease = None if space is None else space.leases.get(command.scope)
-    live = None if lease is None else lease.token
-    return books.reply(TokenChecked(live == command.token, live))
-
-
 def get_lease(books: Books, command: GetLease) -> Reply:
     lease = books.leases.get(command.lease_id)
     if lease is None:
@@ -357,54 +352,3 @@ def get_lease(books: Books, command: GetLease) -> Reply:
     if command.space not in (None, lease.space):
         return books.reply(Missing("lease"))
     return books.reply(Seen(lease, books.remaining_ms(lease)), after=lease.batch)
-
-
-def list_leases(books: Books, command: ListLeases) -> Reply:
-    missing = None if command.space is None else missing_owner(books, command.space)
-    if missing is not None:
-        return books.reply(missing)
-    found = [lease for lease in _leases_of(books, command.space) if _wanted(lease, command)]
-    found.sort(key=lambda lease: lease.token)
-    page = found[: command.limit]
-    return books.reply(Leases(page, books.now_ms, len(found) > len(page)))
-
-
-def _leases_of(books: Books, space: str | None) -> list[Lease]:
-    if space is None:
-        return list(books.leases.values())
-    known = books.spaces.get(space)
-    return [] if known is None else list(known.leases)
-
-
-def _wanted(lease: Lease, command: ListLeases) -> bool:
-    return (
-        command.scope in (None, lease.scope)
-        and command.holder in (None, lease.holder)
-        and lease.token > command.after_token
-    )
-
-
-def list_queue(books: Books, command: ListQueue) -> Reply:
-    missing = missing_owner(books, command.space)
-    if missing is not None:
-        return books.reply(missing)
-    space = books.spaces.get(command.space)
-    lines = [] if space is None else [line for line in space.lines if command.scope in (None, line.scope)]
-    places = [place for line in lines for place in enumerate(line.waiters, start=1)]
-    return books.reply(Queue(places, books.now_ms))
-
-
-def missing_owner(books: Books, space: str) -> Missing | None:
-    """What does not exist, if this is the space of an intent or a portfolio that does not."""
-    home = home_of(space)
-    intent_id, portfolio_id = intent_of(home), portfolio_of(home)
-    if intent_id is not None and intent_id not in books.intents:
-        return Missing("intent")
-    return Missing("portfolio") if portfolio_id is not None and portfolio_id not in books.portfolios else None
-
-
-def live_lease_with(space: Space | None, *, holder: str, token: int) -> Lease | None:
-    """The agent's own live lease in this space that carries the token."""
-    if space is None:
-        return None
-    return next((lease for lease in space.leases.owned(holder) if lease.token == token), None)

@@ -52,6 +52,29 @@ class Timers:
             self._litter = 0
             self._note_next()
 
+    def reach(self, now_ms: int, most: int) -> int:
+        """The latest instant up to now by which at most so many entries fall due; the first one in any case."""
+        if self._due(now_ms, most) <= most:
+            return now_ms
+        low, high = self.next_ms, now_ms  # more than `most` are due by `high`
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._due(middle, most) <= most:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _due(self, at_ms: int, most: int) -> int:
+        """How many entries are due by then; no further than one more than `most`."""
+        heap, below, count = self._heap, [0], 0
+        while below and count <= most:
+            at = below.pop()
+            if at < len(heap) and heap[at][0] <= at_ms:  # otherwise nothing below it is due either
+                count += 1
+                below += (2 * at + 1, 2 * at + 2)
+        return count
+
     def pop_due(self, now_ms: int) -> Timed | None:
         """The next thing that is due by now, or None."""
         while self._heap and self._heap[0][0] <= now_ms:

@@ -161,6 +161,8 @@ class Grantor:
         # Under load many requests come in the same millisecond.
         now_ms = clock.now_ms if boot_now_ms == clock.boot_ms else clock.read(boot_now_ms)
         reply = self._ledger.apply(command, now_ms)
+        if books.now_ms < now_ms:
+            clock.stand(books.now_ms)
         if books.outbox:
             self._deliver()
         if books.written == books.batch:

@@ -92,13 +92,13 @@ class Gate:
 
     def check(self, exchange: Exchange) -> None:
         ring, head = self.ring, exchange.head
-        epoch = DEV if ring is None else ring.epoch
-        if head is not None and head.epoch is epoch:
+        edition = DEV if ring is None else ring.edition
+        if head is not None and head.edition is edition:
             exchange.principal = head.principal
             return
         self._check_anew(exchange, ring)
         if head is not None and exchange.principal is not NOBODY:
-            head.principal, head.epoch = exchange.principal, epoch
+            head.principal, head.edition = exchange.principal, edition
 
     def _check_anew(self, exchange: Exchange, ring: KeyRing | None) -> None:
         if ring is None or not ring.in_force:

@@ -26,7 +26,7 @@ LINE_BYTES_MAX: Final = 256
 class Head:
     """All headers of a request, and what was found out about them; shared by all requests that come with them."""
 
-    __slots__ = ("agent", "epoch", "fields", "is_json", "length", "principal")
+    __slots__ = ("agent", "edition", "fields", "is_json", "length", "principal")
 
     def __init__(self, fields: dict[bytes, bytes], length: int) -> None:
         self.fields = fields  # not to be changed
@@ -34,7 +34,7 @@ class Head:
         self.is_json = False  # the body may be read as JSON
         self.agent: str | None = None  # who asks, once that was found to be well formed
         self.principal: Principal = NOBODY  # whom the key stands for,
-        self.epoch: object = None  # as long as these keys are in force
+        self.edition: object = None  # as long as these keys are in force
 
 
 class Heads:

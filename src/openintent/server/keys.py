@@ -276,7 +276,7 @@ class KeyRing:
         self._timer: asyncio.TimerHandle | None = None
         self._good: dict[bytes, tuple[bytes, Principal]] = {}
         self._ended: dict[bytes, tuple[bytes, State]] = {}
-        self.epoch = object()  # another one whenever somebody may be let in who was not before, or no longer
+        self.edition = object()  # another one whenever somebody may be let in who was not before, or no longer
         self._stranger = os.urandom(SECRET_BYTES)  # compared with where there is no key, to take as long as if
 
     def find(self, shown: bytes) -> Principal | None:
@@ -321,7 +321,7 @@ class KeyRing:
             if self._trouble != str(wrong):
                 log.error("key file refused, keys stay as they were reason=%s", wrong)  # noqa: TRY400  # our own words
             self._trouble = str(wrong)
-            self.epoch = object()
+            self.edition = object()
             self.in_force = True  # somebody wants keys: until they can be read, this is no open house
         else:
             self._trouble = None
@@ -343,7 +343,7 @@ class KeyRing:
 
     def _sort(self) -> None:
         self.in_force = self.in_force or self._raw is not None
-        self.epoch = object()
+        self.edition = object()
         now = self._now()
         states = {key: key.state(now) for key in self._keys}
         good = [key for key, state in states.items() if state == "active"]

@@ -1,5 +1,6 @@
 """Reading what stands after the question mark, into the shapes of `wire/queries.py`."""
 
+from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from urllib.parse import parse_qsl
@@ -20,7 +21,7 @@ def decode(shape: type[T], exchange: Exchange) -> tuple[T, bytes]:
     The last of repeated names counts, and an empty text is none.
     """
     given = dict(parse_qsl(exchange.query, keep_blank_values=True))
-    fields = {field.name: field.type for field in msgspec.structs.fields(shape)}  # type: ignore[arg-type]
+    fields = _fields(shape)  # type: ignore[arg-type]
     known = {name: value for name, value in given.items() if name in fields}
     faults: list[bodies.Fault] = []
     values: dict[str, Any] = {}
@@ -32,6 +33,11 @@ def decode(shape: type[T], exchange: Exchange) -> tuple[T, bytes]:
     if faults:
         raise problems.invalid(*faults, part="query")
     return shape(**values), bodies.ignored_line(given.keys() - known.keys())
+
+
+@cache
+def _fields(shape: type) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(shape)}
 
 
 def _converted(text: str, kind: Any) -> Any:

@@ -32,6 +32,13 @@ HEADERS = [
     ["Host: localhost", "Transfer-Encoding: chunked"],
     ["Host: localhost", "Connection: close"],
     ["Host: localhost", "If-Match: 1"],
+    ["Host: localhost", "Idempotency-Key: a1"],
+    ["Host: localhost", "Idempotency-Key: a1", "X-Agent-ID: ada"],
+    ["Host: localhost", "Idempotency-Key: a2", "Content-Length: 2"],
+    ["Host: localhost", "Idempotency-Key: b\tc", "Content-Length: 2"],
+    ["Host: localhost", "Idempotency-Key: a1", "Idempotency-Key: a2"],
+    ["Host: localhost", "idempotency-key: a1", "Idempotency-Key: a2"],
+    ["Host: localhost", "Idempotency-Key: "],
     ["X-Agent-ID: ada"],
 ]
 BODIES = [b"", b"{}", b"{}\r\n\r\n", b"{", b"2\r\n{}\r\n0\r\n\r\n"]
@@ -101,6 +108,20 @@ async def test_the_second_request_of_a_kind_does_not_reach_the_parser(house):
     assert [exchange.body for exchange in house.office.asked] == [b"{}", b"[]"]
     assert house.office.paths() == ["/hot/a", "/hot/b"]
     assert house.office.asked[1].head is not None
+
+
+async def test_an_attempt_of_its_own_makes_no_head_strange(house):
+    line = house.connect()
+    line.data_received(request("/hot/a", "Idempotency-Key: one", "X-Agent-ID: ada", method="POST", body=b"{}"))
+    house.office.answer(0)
+    line.parser = None
+    line.data_received(request("/hot/a", "Idempotency-Key: two", "X-Agent-ID: ada", method="POST", body=b"{}"))
+    first, second = house.office.asked
+    assert (first.headers[b"idempotency-key"], second.headers[b"idempotency-key"]) == (b"one", b"two")
+    assert second.headers[b"x-agent-id"] == b"ada"
+    house.office.answer(1)
+    line.data_received(request("/hot/a", "X-Agent-ID: ada", method="POST", body=b"{}"))
+    assert b"idempotency-key" not in house.office.asked[2].headers
 
 
 async def test_every_request_has_a_mark_of_its_own_so_that_no_busy_line_is_idle(house):

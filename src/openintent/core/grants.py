@@ -7,7 +7,7 @@ from openintent.model import Ask, Lease
 def grant(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str | None) -> Lease:
     """Give the scope to the holder. The caller has made sure that nothing stands against it."""
     books.token += 1
-    lease = _new_lease(books, ask, lease_id, attempt)
+    lease = _new_lease(books, space, ask, lease_id, attempt)
     scope, holder = ask.scope, ask.holder
     if space.checkpoints and scope in space.checkpoints:
         lease.checkpoint = space.checkpoints.pop(scope)
@@ -33,11 +33,11 @@ def constant_part(lease: Lease) -> dict[str, object]:
     }
 
 
-def _new_lease(books: Books, ask: Ask, lease_id: str, attempt: str | None) -> Lease:
+def _new_lease(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str | None) -> Lease:
     now_ms, ttl_ms = books.now_ms, ask.ttl_ms
     lease = Lease(
         id=lease_id,
-        space=ask.space,
+        space=space.name,  # one text for all leases in it
         scope=ask.scope,
         holder=ask.holder,
         token=books.token,

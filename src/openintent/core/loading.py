@@ -58,7 +58,9 @@ def _load_lease(books: Books, lease: Lease, deadline_ms: int | None) -> None:
     if deadline_ms is None:
         deadline_ms = promised_end_ms(lease, books.now_ms + lease.ttl_ms_max)
     lease.deadline_ms = deadline_ms
-    books.space(lease.space).leases.add(lease.scope, lease.holder, lease)
+    space = books.space(lease.space)
+    lease.space = space.name  # one text for all leases in it
+    space.leases.add(lease.scope, lease.holder, lease)
     books.leases[lease.id] = lease
     books.held[lease.holder] = books.held.get(lease.holder, 0) + 1
     books.timers.add(lease)

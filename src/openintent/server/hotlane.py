@@ -65,7 +65,9 @@ class HotProtocol(Connection):
         """Begin the request that these bytes are, if they are just one and like those before it."""
         line_end = data.find(b"\r\n")
         body_at = data.find(b"\r\n\r\n", line_end) + 4
-        head = self.heads.get(data[line_end:body_at])
+        lines = data[line_end:body_at]
+        head = self.heads.get(lines)
+        head, fields = self.familiar.with_attempt(lines) if head is None else (head, head.fields)
         last_at, last_end = data.rfind(b"/", 0, line_end - 9) + 1, line_end - 9
         door = self.doors.get(data[:last_at])
         if head is None or door is None or body_at + head.length != len(data) or data[last_end:line_end] != VERSION:
@@ -78,7 +80,7 @@ class HotProtocol(Connection):
         route = route or door.free
         if route is None:
             return False
-        self.fields = head.fields
+        self.fields = fields
         cycle = self.mark = self.cycle = HotCycle(self, door.method, door.path + name, "", Match(route, names), head)
         cycle.body = data[body_at:]
         self.pipeline.append(cycle)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from askers import LINES, Asker
 
 from openintent import AsyncOpenIntentClient, OpenIntentClient
 
@@ -118,3 +119,17 @@ def rival(server_url) -> Iterator[OpenIntentClient]:
     """Another agent, which is also the operator who revokes."""
     with OpenIntentClient(server_url, agent_id="rival") as client:
         yield client
+
+
+@pytest.fixture(params=sorted(LINES))
+async def ask(request, anyio_backend):
+    asker = Asker(LINES[request.param]())
+    yield asker
+    await asker.close(asker.line)
+
+
+@pytest.fixture(params=["plain sync", "plain async"])
+async def plain(request, anyio_backend):
+    asker = Asker(LINES[request.param]())
+    yield asker
+    await asker.close(asker.line)

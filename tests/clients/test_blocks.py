@@ -11,10 +11,11 @@ import pytest
 from samples import AGENT, seen_now
 
 from openintent.client import drivers
-from openintent.client.blocks import AsyncLeaseBlock, LeaseBlock
+from openintent.client.blocks import LeaseBlock
 from openintent.client.calls import Wish
 from openintent.client.holder import Holder
 from openintent.client.lease import Lease, hold_of
+from openintent.client.loop.blocks import AsyncLeaseBlock
 from openintent.errors import LeaseLost, Unavailable
 
 WISH = Wish(space="intent:i1", scope="deploy")
@@ -60,9 +61,9 @@ class World:
     def close(self) -> None:
         pass
 
-    async def finish(self, flow, _: float) -> None:
+    async def finish(self, make, _: float) -> None:
         with suppress(Unavailable):
-            self.run(flow)
+            self.run(make())
 
     def block(self, **callbacks) -> LeaseBlock:
         return LeaseBlock(self.holder, WISH, self.acquire, self.run, **callbacks)

@@ -142,7 +142,7 @@ async def test_a_held_scope_names_its_holder(client, other, intent):
 async def test_a_waiter_gets_what_is_given_back(client, other, intent):
     held = await client.acquire_lease(intent.id, "a")
     waiting = asyncio.create_task(other.acquire_lease(intent.id, "a", wait_seconds=20))
-    while not await client.get_queue(intent.id, "a"):
+    while not any(waiter.waited_seconds > 0 for waiter in await client.get_queue(intent.id, "a")):
         pass
     await client.release_lease(held)
     lease = await waiting

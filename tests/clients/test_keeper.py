@@ -1,5 +1,6 @@
 """The keeper's threads, with a transport that answers as the test says. Times are real, and short."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 
@@ -202,6 +203,36 @@ def test_the_thread_ends_when_nothing_is_held(keep, monkeypatch):
     assert not thread.is_alive()
     keeper.add(Hold(seen_now(0.3)))
     assert keeper._thread.is_alive()
+
+
+def test_one_lease_after_another_wakes_nobody_up(keep, monkeypatch):
+    """A worker that takes a thousand leases a second should not pay for a thousand changes of threads."""
+    keeper, (hold,), _ = keep(Scripted(renewing(60.0)), 60.0)
+    keeper.drop(hold)
+    give_up_at = boot_s() + PATIENCE_S
+    while keeper._wake_at == math.inf:
+        assert boot_s() < give_up_at
+    woken = []
+    monkeypatch.setattr(keeper._changed, "notify_all", lambda: woken.append(boot_s()))
+    for _ in range(200):
+        keeper.add(hold)
+        keeper.drop(hold)
+    assert len(woken) <= 2  # it may just have looked by itself
+
+
+def test_a_short_lease_wakes_the_thread_that_had_nothing_to_do(keep, monkeypatch):
+    monkeypatch.setattr(keeper_module, "SLEEP_S_MAX", PATIENCE_S)
+    transport = Scripted(renewing(1.2))
+    keeper, (hold,), told = keep(transport, 60.0)
+    keeper.drop(hold)
+    give_up_at = boot_s() + PATIENCE_S
+    while keeper._wake_at == math.inf:
+        assert boot_s() < give_up_at
+    short = Hold(seen_now(1.2, "short"))
+    short.enter(told.watcher)
+    keeper.add(short)
+    transport.wait_beats(2)
+    assert not short.over
 
 
 def test_closing_ends_what_was_kept(keep):

@@ -9,6 +9,7 @@ from tellers import Connection, Teller, heard, message, shut, take, telling
 
 from openintent import AsyncOpenIntentClient, EventsGone, NotFoundError, OpenIntentClient, OpenIntentError
 from openintent.client import following, streams
+from openintent.client.loop import streams as loop_streams
 
 pytestmark = pytest.mark.anyio
 
@@ -305,7 +306,7 @@ async def test_it_reads_ahead_only_so_far_in_a_loop(monkeypatch):
     monkeypatch.setattr(streams, "READ_AHEAD_MAX", 5)
     hose = AsyncHose()
     place = following.Following("intent:i1", after=0, types=None, on_gap="raise", patience_s=1.0)
-    async with streams.AsyncStream(place, hose, streams.event_of) as stream:
+    async with loop_streams.AsyncStream(place, hose, streams.event_of) as stream:
         assert [(await anext(stream)).seq for _ in range(50)] == list(range(1, 51))
         for _ in range(1_000):
             await asyncio.sleep(0)

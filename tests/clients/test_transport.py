@@ -1,24 +1,27 @@
 """What a failure of the network means. The other side is a bare socket that misbehaves on purpose."""
 
+import asyncio
+import os
+import pickle
 import socket
 import socketserver
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import httpx2
+import misbehaving
 import pytest
+from misbehaving import serving
 
 from openintent.client import calls
-from openintent.client.transport import (
-    MAY_HAVE_HAPPENED,
-    NEVER_LEFT,
-    Addresses,
-    AsyncHttpTransport,
-    HttpTransport,
-    Identity,
-    failure_of,
-)
+from openintent.client.http import library, sync
+from openintent.client.http.library import MAY_HAVE_HAPPENED, NEVER_LEFT, translated
+from openintent.client.http.messages import NoAnswer, NotSent
+from openintent.client.loop.transport import AsyncHttpTransport, owner
+from openintent.client.transport import Addresses, HttpTransport, Identity, failure_of, line_to
 from openintent.clock import boot_s
 from openintent.errors import OutcomeUnknown, Unavailable
 
@@ -164,7 +167,7 @@ def _kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
 
 
 def test_a_shared_file_that_nobody_serves_yet_is_worth_more_patience_than_a_server_that_is_not_there():
-    gone = httpx2.ConnectError("nobody")
+    gone = NotSent("nobody")
     assert failure_of(gone, "http://a").code == "unreachable"
     assert failure_of(gone, "sqlite:///leases.db").code == "unavailable"
 
@@ -173,10 +176,12 @@ def test_a_shared_file_that_nobody_serves_yet_is_worth_more_patience_than_a_serv
 def test_every_failure_of_the_http_library_means_something(kind):
     if not kind.__subclasses__():
         assert issubclass(kind, NEVER_LEFT) != issubclass(kind, MAY_HAVE_HAPPENED)
-        assert failure_of(kind("so it is"), "http://a").message.endswith("so it is")
+        means = NotSent if issubclass(kind, NEVER_LEFT) else NoAnswer
+        with pytest.raises(means, match="so it is"), translated():
+            raise kind("so it is")
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://a", "http://", ""])
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://a", "http://", "", "http://a:99999", "http://a:0"])
 def test_what_is_no_address_is_refused_at_once(url):
     with pytest.raises(ValueError, match="address"):
         Addresses([url])
@@ -192,3 +197,94 @@ def test_a_closed_transport_says_so(nobody):
         pass
     with pytest.raises(RuntimeError, match="closed"):
         made.exchange(CALL)
+
+
+# Which line carries it
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy"])
+def test_a_proxy_is_asked_for_what_is_not_on_this_machine(monkeypatch, name):
+    with serving(misbehaving.answering(misbehaving.ok())) as server:
+        monkeypatch.setenv(name, server.url)
+        with transport("http://far.example:81") as made:
+            assert made.exchange(CALL).status == 200
+        assert server.requests[0].startswith(b"GET http://far.example:81/api/v1/intents/i1 HTTP/1.1\r\n")
+
+
+def test_a_proxy_has_no_say_in_what_is_on_this_machine(monkeypatch, nobody):
+    monkeypatch.setenv("http_proxy", nobody)
+    with serving(misbehaving.answering(misbehaving.ok())) as server, transport(server.url) as made:
+        assert made.exchange(CALL).status == 200
+
+
+@pytest.mark.parametrize(
+    ("urls", "plain"),
+    [
+        (["http://127.0.0.1:8000", "http://far.example/below"], True),
+        (["https://far.example"], False),
+        (["http://far.example", "https://far.example"], False),
+        (["http://name:word@far.example"], False),
+    ],
+)
+def test_the_library_carries_what_is_not_plain(monkeypatch, urls, plain):
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    assert Addresses(urls).plain is plain
+    with closing(line_to(Addresses(urls))) as line:
+        assert isinstance(line, sync.Line if plain else library.Line)
+
+
+def test_the_library_means_the_same(nobody):
+    with transport(f"http://name:word@{nobody[7:]}") as made, pytest.raises(Unavailable) as failure:
+        made.exchange(CALL)
+    assert failure.value.code == "unreachable"
+    with listening(hang_up) as url, transport(f"http://name:word@{url[7:]}") as made, pytest.raises(OutcomeUnknown):
+        made.exchange(CALL)
+
+
+# Who may use it
+
+
+def test_a_forked_child_has_connections_of_its_own():
+    with serving(misbehaving.answering(misbehaving.ok())) as server, transport(server.url) as made:
+        made.exchange(CALL)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if made.exchange(CALL).status == 200 else 1)
+        _, status = os.waitpid(child, 0)
+        assert (status, server.connections) == (0, 2)
+        made.exchange(CALL)
+        assert server.connections == 2
+
+
+def test_each_event_loop_has_connections_of_its_own():
+    with serving(misbehaving.answering(misbehaving.ok())) as server:
+        made = AsyncHttpTransport(Addresses([server.url]), lambda: IDENTITY, timeout_s=5.0)
+
+        async def twice() -> None:
+            await made.exchange(CALL)
+            await made.exchange(CALL)
+            await made._pool.get(owner()).close()
+
+        asyncio.run(twice())
+        asyncio.run(twice())
+        assert (server.connections, len(server.requests)) == (2, 4)
+
+
+@pytest.mark.parametrize("module", ["asyncio", "httpx2", "http.client", "ssl", "openintent.server", "uvicorn"])
+def test_programs_pay_only_for_what_they_use(module):
+    code = "import sys, openintent; openintent.OpenIntentClient('http://far.example').close()"
+    code = f"{code}; sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_public_name_can_be_imported():
+    import openintent
+
+    assert [name for name in openintent.__all__ if not hasattr(openintent, name)] == []
+    assert set(openintent.__all__) <= set(dir(openintent))
+    assert openintent.models.Lease is openintent.Lease
+    assert pickle.loads(pickle.dumps(openintent.AsyncOpenIntentClient)) is openintent.AsyncOpenIntentClient  # noqa: S301
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        openintent.nothing_of_the_kind  # noqa: B018

@@ -20,8 +20,11 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
-import httpx2
+from openintent.client.http import awaited as awaited_line
+from openintent.client.http import sync
+from openintent.client.http.messages import Answer, Asked
 
 LEASES = re.compile(r"/api/v1/spaces/[^/]+/leases$")
 LEASE = re.compile(r"/api/v1/leases/(?P<lease>[^/]+)$")
@@ -44,7 +47,7 @@ class Log:
 
 
 class Recorder:
-    """Writes down every exchange about a lease, where the SDK hands it to the HTTP library."""
+    """Writes down every exchange about a lease, where the SDK hands it to its line."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -52,35 +55,37 @@ class Recorder:
         self._known: dict[str, tuple[str, int]] = {}  # lease id to scope and token
 
     def install(self) -> None:
-        plain, awaited = httpx2.Client.send, httpx2.AsyncClient.send
+        plain, awaited = sync.Line.exchange, awaited_line.Line.exchange
 
-        def send(client: httpx2.Client, request: httpx2.Request, **options: Any) -> httpx2.Response:
-            heard = self._asks(request)
-            response = plain(client, request, **options)
-            heard(response)
-            return response
+        def exchange(line: sync.Line, url: str, asked: Asked) -> Answer:
+            heard = self._asks(asked)
+            answer = plain(line, url, asked)
+            heard(answer)
+            return answer
 
-        async def send_async(client: httpx2.AsyncClient, request: httpx2.Request, **options: Any) -> httpx2.Response:
-            heard = self._asks(request)
-            response = await awaited(client, request, **options)
-            heard(response)
-            return response
+        async def exchange_async(line: awaited_line.Line, url: str, asked: Asked) -> Answer:
+            heard = self._asks(asked)
+            answer = await awaited(line, url, asked)
+            heard(answer)
+            return answer
 
-        httpx2.Client.send, httpx2.AsyncClient.send = send, send_async  # type: ignore[method-assign,assignment]
+        sync.Line.exchange = exchange  # type: ignore[method-assign]
+        awaited_line.Line.exchange = exchange_async  # type: ignore[method-assign]
 
-    def _asks(self, request: httpx2.Request) -> Callable[[httpx2.Response], None]:
+    def _asks(self, request: Asked) -> Callable[[Answer], None]:
         asked = {"n": next(self._numbers), **self._question(request), "call": now_ns()}
         self._log.say(**asked, ret=None, out="unknown")
 
-        def heard(response: httpx2.Response) -> None:
+        def heard(response: Answer) -> None:
             self._log.say(**{**asked, "ret": now_ns(), **self._answer(asked, response)})
 
         return heard
 
-    def _question(self, request: httpx2.Request) -> Line:
-        body = json.loads(request.content) if request.content else {}
-        if LEASES.search(request.url.path):
-            attempt = request.headers.get("Idempotency-Key") or request.url.params.get("attempt")
+    def _question(self, request: Asked) -> Line:
+        body = json.loads(request.body) if request.body else {}
+        target = urlsplit(request.target)
+        if LEASES.search(target.path):
+            attempt = request.headers.get("Idempotency-Key") or dict(parse_qsl(target.query)).get("attempt")
             if request.method == "DELETE":
                 return {"op": "cancel", "res": None, "idem": attempt}
             return {
@@ -89,11 +94,11 @@ class Recorder:
                 "idem": attempt,
                 "ttl_ms": round(body["ttl_seconds"] * 1_000),
             }
-        if HEARTBEAT.search(request.url.path):
+        if HEARTBEAT.search(target.path):
             (listed,) = body["leases"]  # a worker holds one lease at a time
             return {"op": "renew", "res": self._scope(listed["id"]), "lease": listed["id"], "tok_in": listed["token"]}
-        found = LEASE.search(request.url.path)
-        assert found is not None, request.url
+        found = LEASE.search(target.path)
+        assert found is not None, request.target
         scope, token = self._known.get(found["lease"], (None, None))
         op = {"DELETE": "release", "PATCH": "renew"}[request.method]
         return {"op": op, "res": scope, "lease": found["lease"], "tok_in": token}
@@ -101,11 +106,11 @@ class Recorder:
     def _scope(self, lease_id: str) -> str | None:
         return self._known.get(lease_id, (None, 0))[0]
 
-    def _answer(self, asked: Mapping[str, Any], response: httpx2.Response) -> Line:
-        headers, body = response.headers, response.json()
-        seen: Line = {"http": response.status_code, "out": outcome(response.status_code, body)}
-        if "X-Rev" in headers:
-            seen |= {"term": int(headers["X-Term"]), "rev": int(headers["X-Rev"])}
+    def _answer(self, asked: Mapping[str, Any], response: Answer) -> Line:
+        headers, body = response.headers, json.loads(response.body)
+        seen: Line = {"http": response.status, "out": outcome(response.status, body)}
+        if "x-rev" in headers:
+            seen |= {"term": int(headers["x-term"]), "rev": int(headers["x-rev"])}
         verdicts = body.get("leases") or [body]
         if asked["op"] in {"acquire", "renew"} and seen["out"] == "ok":
             seen["ttl_left_ms"] = round(verdicts[0]["remaining_seconds"] * 1_000)

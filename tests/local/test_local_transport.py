@@ -3,18 +3,19 @@
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
-import httpx2
 import pytest
 from programs import UNCLOSED
 
-from openintent.client.localfile import AsyncLocalTransport, LocalTransport
+from openintent.client.http.messages import Answer, Asked, NotSent
+from openintent.client.localfile import LocalLine
+from openintent.client.loop.localfile import AsyncLocalLine
+from openintent.client.transport import Identity
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings(UNCLOSED)]
 
-LIMITS = httpx2.Limits(max_keepalive_connections=10)
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1000\r\ncontent-length: 0\r\n\r\n"
 FINE = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
@@ -78,13 +79,16 @@ def path(tmp_path) -> Path:
 async def ask(request, anyio_backend):
     """Asks a place for something, with that much patience, by either kind of client."""
 
-    async def asking(place: Somewhere, *, connect_s: float = 5.0) -> httpx2.Response:
-        timeout = httpx2.Timeout(30.0, connect=connect_s)
+    async def asking(place: Somewhere, *, connect_s: float = 5.0) -> Answer:
+        asked = Asked("GET", "/", Identity("a1", None), {}, None, timeout_s=30.0, connect_s=connect_s)
         if request.param == "async":
-            async with httpx2.AsyncClient(transport=AsyncLocalTransport(place, LIMITS), timeout=timeout) as client:
-                return await client.get("http://localhost/")
-        with httpx2.Client(transport=LocalTransport(place, LIMITS), timeout=timeout) as client:
-            return client.get("http://localhost/")
+            line = AsyncLocalLine(place)
+            try:
+                return await line.exchange("", asked)
+            finally:
+                await line.close()
+        with closing(LocalLine(place)) as line:
+            return line.exchange("", asked)
 
     return asking
 
@@ -99,31 +103,31 @@ def grantors(path) -> Iterator[list[Grantors]]:
 
 async def test_a_request_waits_until_somebody_serves(ask, path, grantors):
     grantors.append(Grantors(path, FINE))
-    assert (await ask(Somewhere(f"unix:{path}", looks=3))).status_code == 200
+    assert (await ask(Somewhere(f"unix:{path}", looks=3))).status == 200
 
 
 async def test_a_request_tries_again_where_nobody_listens_yet(ask, path, grantors):
     later = threading.Timer(0.1, lambda: grantors.append(Grantors(path, FINE)))
     later.start()
-    assert (await ask(Somewhere(f"unix:{path}"))).status_code == 200
+    assert (await ask(Somewhere(f"unix:{path}"))).status == 200
     later.join()
 
 
 async def test_who_is_about_to_end_is_left_for_the_next(ask, path, grantors):
     grantors.append(Grantors(path, BUSY, FINE))
-    assert (await ask(Somewhere(f"unix:{path}"))).status_code == 200
+    assert (await ask(Somewhere(f"unix:{path}"))).status == 200
     assert grantors[0].connections == 2
 
 
 async def test_a_refusal_is_an_answer_when_the_patience_has_ended(ask, path, grantors):
     grantors.append(Grantors(path, *[BUSY] * 100))
-    assert (await ask(Somewhere(f"unix:{path}"), connect_s=0.1)).status_code == 503
+    assert (await ask(Somewhere(f"unix:{path}"), connect_s=0.1)).status == 503
 
 
 async def test_nobody_at_all_is_a_failure_to_connect_that_says_why(ask, path):
-    with pytest.raises(httpx2.ConnectError, match="all is in motion"):
+    with pytest.raises(NotSent, match="all is in motion"):
         await ask(Somewhere(f"unix:{path}", looks=1_000_000), connect_s=0.05)
-    with pytest.raises(httpx2.ConnectError):
+    with pytest.raises(NotSent):
         await ask(Somewhere(f"unix:{path}"), connect_s=0.05)
 
 
@@ -131,7 +135,7 @@ async def test_a_server_may_serve_the_file_too(ask):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         threading.Thread(target=answer_one, args=(listener,), daemon=True).start()
-        assert (await ask(Somewhere(f"http://127.0.0.1:{port}"))).status_code == 200
+        assert (await ask(Somewhere(f"http://127.0.0.1:{port}"))).status == 200
 
 
 def answer_one(listener: socket.socket) -> None:

@@ -73,6 +73,7 @@ def arena(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.alone
+@pytest.mark.busy
 @pytest.mark.timeout(60 + 15 * ROUNDS)
 def test_killing_the_grantor_again_and_again_breaks_no_promise(arena, figures):
     for done in range(ROUNDS):

@@ -1,15 +1,17 @@
-"""The SDK: two clients with the same methods, over one core.
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-Promised: a lease's view of itself ends before the server can grant the scope to another, counted on a clock that never
-steps from when the request was sent; work under a kept lease is told to stop before that; a repeated request never
-acts twice. Not promised: that work which ignores its cancellation, at a resource that checks no token, does no harm.
-The authority on a lease is the server; where it is silent, the holder's own clock is. What fails without having
-happened is tried again while the caller's patience lasts; what may have happened only under the same attempt.
-
-`calls` (one exchange as a value) -> `flows` (procedures) -> `drivers` (sync and async); the `keeper` renews.
-"""
-
-from openintent.client.aio import AsyncOpenIntentClient
-from openintent.client.client import OpenIntentClient
+if TYPE_CHECKING:
+    from openintent.client.aio import AsyncOpenIntentClient
+    from openintent.client.client import OpenIntentClient
 
 __all__ = ["AsyncOpenIntentClient", "OpenIntentClient"]
+
+
+def __getattr__(name: str) -> object:
+    # Whoever wants one of them should not wait for the other, and with it for an event loop.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = import_module("openintent.client.aio" if name == "AsyncOpenIntentClient" else "openintent.client.client")
+    found = globals()[name] = getattr(home, name)
+    return found

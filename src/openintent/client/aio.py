@@ -13,7 +13,7 @@ from openintent.client.awaited.governance import Governance
 from openintent.client.awaited.intents import Intents
 from openintent.client.awaited.lineage import Lineage
 from openintent.client.awaited.portfolios import Portfolios
-from openintent.client.transport import AsyncHttpTransport
+from openintent.client.loop.transport import AsyncHttpTransport
 
 
 class AsyncOpenIntentClient(Intents, Lineage, Governance, Coordinators, Portfolios, Agents, Events):

@@ -6,11 +6,10 @@ under a lost lease raises `LeaseLost` too: its work may have been done without p
 own stays what it is. Trust ends before the release is sent, and the release survives cancellation, within a bound.
 """
 
-import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 from openintent.client import calls, flows
@@ -63,7 +62,7 @@ class Block:
         self._inside = self._holder.enter(lease, self._watcher)
         return self._inside
 
-    def _shut(self) -> tuple[int, LeaseLost | None, Flow[Released] | None]:
+    def _shut(self) -> tuple[int, LeaseLost | None, Callable[[], Flow[Released]] | None]:
         """End the trust. The token, what became of the lease if it was lost, and the release if one is due."""
         lease, self._inside = self._lease, False
         assert lease is not None
@@ -73,12 +72,13 @@ class Block:
             return lease.token, failure, None
         return lease.token, failure, self._release(lease, failure)
 
-    def _release(self, lease: Lease, failure: LeaseLost | None) -> Flow[Released] | None:
+    def _release(self, lease: Lease, failure: LeaseLost | None) -> Callable[[], Flow[Released]] | None:
         call = calls.release(calls.lease_path(lease.id))
         if failure is None:
-            return flows.patiently(call, patience_s=min(lease.ttl_seconds, RELEASE_S_MAX))
+            return partial(flows.patiently, call, patience_s=min(lease.ttl_seconds, RELEASE_S_MAX))
         # If the server itself said that it has ended, there is nothing to give back.
-        return flows.patiently(call, patience_s=LOST_RELEASE_S_MAX) if failure.reason == TRUST_ENDED else None
+        told = failure.reason != TRUST_ENDED
+        return None if told else partial(flows.patiently, call, patience_s=LOST_RELEASE_S_MAX)
 
     def _how_it_ended(self, token: int, failure: LeaseLost | None, released: Released | None) -> LeaseLost | None:
         """The answer to the release may be the first to tell of a revocation."""
@@ -152,77 +152,14 @@ class LeaseBlock(Block):
         if failure is not None and exc is None:
             raise failure
 
-    def _give_back(self, release: Flow[Released] | None) -> Released | None:
+    def _give_back(self, release: Callable[[], Flow[Released]] | None) -> Released | None:
         try:
-            return None if release is None else self._run(release)
+            return None if release is None else self._run(release())
         except (OpenIntentError, RuntimeError) as exc:  # RuntimeError: the client was closed inside the block
             report_unreleased(exc)
             return None
 
 
-class AsyncLeaseBlock(Block):
-    def __init__(
-        self,
-        holder: Holder,
-        wish: Wish,
-        acquire: Callable[[Wish], Awaitable[Lease]],
-        finish: Callable[[Flow[Released], float], Awaitable[Released | None]],
-        *,
-        on_lost: Callback | None = None,
-        on_at_risk: Callback | None = None,
-    ) -> None:
-        super().__init__(holder, wish, on_lost=on_lost, on_at_risk=on_at_risk)
-        self._acquire = acquire
-        self._finish = finish
-        self._task: asyncio.Task[object] | None = None
-        self._cancelled = False
-
-    async def __aenter__(self) -> Lease:
-        self._refuse_twice()
-        self._task, self._cancelled = asyncio.current_task(), False
-        assert self._task is not None
-        self._loop = asyncio.get_running_loop()
-        self._cancelling_before = self._task.cancelling()
-        for _ in range(ENTER_TRIES_MAX):
-            joined = self._join()
-            if joined is not None:
-                return joined
-            lease = await self._acquire(self._wish)
-            if self._open(lease):
-                return lease
-        raise hold_of(lease).failure()
-
-    def _stop(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and the work with it
-            self._loop.call_soon_threadsafe(self._cancel)
-
-    def _cancel(self) -> None:
-        """On the loop, and only while the body runs: a later cancellation would hit what comes after the block."""
-        if self._inside and not self._cancelled and self._task is not None:
-            self._cancelled = True
-            self._task.cancel()
-
-    async def __aexit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: object) -> None:
-        token, failure, release = self._shut()
-        ours = self._take_back_cancellation(exc)
-        # In a task of its own: cancelling the caller must not cancel the release.
-        released = None if release is None else await self._finish(release, RELEASE_S_MAX)
-        failure = self._how_it_ended(token, failure, released)
-        if failure is not None and (exc is None or ours):
-            raise failure from exc
-
-    def _take_back_cancellation(self, exc: BaseException | None) -> bool:
-        """Whether the body was ended by our cancellation and by no other, as `asyncio.timeout` finds out."""
-        if not self._cancelled or self._task is None:
-            return False
-        return self._task.uncancel() <= self._cancelling_before and isinstance(exc, asyncio.CancelledError)
-
-
 class CoordinatorBlock(LeaseBlock):
     def __enter__(self) -> CoordinatorLease:
         return as_coordinator(super().__enter__())
-
-
-class AsyncCoordinatorBlock(AsyncLeaseBlock):
-    async def __aenter__(self) -> CoordinatorLease:
-        return as_coordinator(await super().__aenter__())

@@ -1,12 +1,11 @@
 """The two ways of answering a flow. All that differs between the clients below their methods is in this file."""
 
-import asyncio
 import random
 import time
 from typing import Any, Protocol, TypeVar
 
 from openintent.client.calls import Call
-from openintent.client.flows import Ask, Flow, Pause
+from openintent.client.flows import Flow, Now, Pause
 from openintent.client.replies import Reply
 from openintent.clock import boot_s
 
@@ -32,18 +31,11 @@ def drawn_s(pause: Pause) -> float:
 
 
 def run(flow: Flow[T], transport: Transport) -> T:
-    def answer(ask: Ask) -> Any:
-        if isinstance(ask, Call):
-            return ask.parse(transport.exchange(ask))
-        if isinstance(ask, Pause):
-            return time.sleep(drawn_s(ask))
-        return boot_s()
-
     try:
         ask = next(flow)
         while True:
             try:
-                got = answer(ask)
+                got = ask.parse(transport.exchange(ask)) if isinstance(ask, Call) else _answered(ask)
             except Exception as exc:  # noqa: BLE001  # the flow decides which it can handle
                 ask = flow.throw(exc)
             else:
@@ -55,19 +47,31 @@ def run(flow: Flow[T], transport: Transport) -> T:
         flow.close()
 
 
-async def run_async(flow: Flow[T], transport: AsyncTransport) -> T:
-    async def answer(ask: Ask) -> Any:
-        if isinstance(ask, Call):
-            return ask.parse(await transport.exchange(ask))
-        if isinstance(ask, Pause):
-            return await asyncio.sleep(drawn_s(ask))
+def _answered(ask: Pause | Now) -> float | None:
+    if isinstance(ask, Now):
         return boot_s()
+    time.sleep(drawn_s(ask))
+    return None
 
+
+async def _sleep(pause: Pause) -> None:
+    from asyncio import sleep  # noqa: PLC0415  # who has no event loop should not pay for one
+
+    await sleep(drawn_s(pause))
+
+
+async def run_async(flow: Flow[T], transport: AsyncTransport) -> T:
     try:
         ask = next(flow)
         while True:
             try:
-                got = await answer(ask)
+                if isinstance(ask, Call):
+                    got = ask.parse(await transport.exchange(ask))
+                elif isinstance(ask, Now):
+                    got = boot_s()
+                else:
+                    await _sleep(ask)
+                    got = None
             except Exception as exc:  # noqa: BLE001  # the flow decides which it can handle
                 ask = flow.throw(exc)
             else:

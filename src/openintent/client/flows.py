@@ -63,8 +63,11 @@ def send(call: Call[T]) -> Flow[T]:
     return answer
 
 
+_NOW: Final = Now()
+
+
 def read_clock() -> Flow[float]:
-    now: float = yield Now()
+    now: float = yield _NOW
     return now
 
 
@@ -92,7 +95,7 @@ def patiently(call: Call[T], *, patience_s: float) -> Flow[T]:
     while True:
         left_s = started + patience_s - now
         try:
-            return (yield from send(replace(call, timeout_s=min(max(left_s, TRY_S_MIN), TRY_S_MAX))))
+            return (yield from send(call.within(min(max(left_s, TRY_S_MIN), TRY_S_MAX))))
         except (Unavailable, OutcomeUnknown) as exc:
             failures += 1
             pause = backoff(failures, retry_after_s=_retry_after_s(exc))

@@ -55,7 +55,7 @@ class Hold:
         self._ttl_s = seen.ttl_s
         self._clock = clock
         self._watchers: list[Watcher] = []
-        self._over = threading.Event()
+        self._over: threading.Event | None = None  # made for whoever waits for the end
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
@@ -119,8 +119,12 @@ class Hold:
             if self.reason is not None:
                 return False
             self.reason = reason
-            self._over.set()
+            self._tell_end()
             return True
+
+    def _tell_end(self) -> None:
+        if self._over is not None:
+            self._over.set()
 
     # Who looks
 
@@ -141,7 +145,7 @@ class Hold:
             if self.entries:
                 return False
             self.reason = self.reason or RELEASED
-            self._over.set()
+            self._tell_end()
             return True
 
     @property
@@ -176,8 +180,16 @@ class Hold:
                 return False
             until = self.stop_at if give_up_at is None else min(self.stop_at, give_up_at)
             # A renewal may move the stop while we wait, and the clock of `wait` stops when the machine sleeps.
-            self._over.wait(min(until - now, 1.0))
+            self._end_to_come().wait(min(until - now, 1.0))
         return True
+
+    def _end_to_come(self) -> threading.Event:
+        with self._lock:
+            if self._over is None:
+                self._over = threading.Event()
+            if self.reason is not None:
+                self._over.set()  # it has come, between the look and now
+            return self._over
 
     def failure(self) -> LeaseLost:
         return lease_lost(FORKED if self.inherited else self.reason or TRUST_ENDED, self.token)

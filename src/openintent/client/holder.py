@@ -2,13 +2,11 @@
 
 import os
 import re
-import secrets
 import socket
 import threading
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from typing import Final
-from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from openintent.client.coordinator import CoordinatorLease, lease_of
@@ -27,12 +25,12 @@ _working_under: ContextVar[tuple[tuple["Holder", Lease], ...]] = ContextVar("wor
 
 
 def new_attempt() -> str:
-    return uuid4().hex
+    return os.urandom(16).hex()
 
 
 def made_up_agent_id() -> str:
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "host"
-    return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
+    return f"{host}-{os.getpid()}-{os.urandom(4).hex()}"
 
 
 class Holder:

@@ -56,6 +56,7 @@ class Keeper:
         self._transport: Transport | None = None
         self._renew_at = 0.0
         self._wake_at = math.inf
+        self._needed_until = 0.0
         self._failures = 0
         self._tries = 0
         self._closed = False
@@ -70,6 +71,7 @@ class Keeper:
             due = hold.renew_at(chance=_chance())
             self._renew_at = min(self._renew_at, due) if self._holds else due
             self._holds[hold.id] = hold
+            self._needed_until = boot_s() + LINGER_S
             # Waking up looks at every lease; a thousand new ones in a row are not worth a thousand looks.
             if min(self._renew_at, hold.watched().at_risk_at) < self._wake_at:
                 self._changed.notify_all()
@@ -80,6 +82,7 @@ class Keeper:
         with self._changed:
             if self._holds.get(hold.id) is hold:
                 del self._holds[hold.id]
+                self._needed_until = boot_s() + LINGER_S
 
     def close(self) -> None:
         if self._pid != os.getpid():
@@ -113,7 +116,7 @@ class Keeper:
     def _watch(self) -> None:
         while True:
             with self._changed:
-                if not self._changed.wait_for(self._is_needed, LINGER_S) or self._closed:
+                if self._closed or (not self._holds and boot_s() >= self._needed_until):
                     self._thread = None
                     return
                 step = self._next_step()
@@ -128,10 +131,9 @@ class Keeper:
         self._changed.wait(seconds)
         self._wake_at = math.inf
 
-    def _is_needed(self) -> bool:
-        return bool(self._holds) or self._closed
-
     def _next_step(self) -> Stop | Warn | Renew | Sleep:
+        if not self._holds:
+            return Sleep(SLEEP_S_MAX)  # the next lease is hardly in such a hurry; if it is, it wakes us up
         watched = {id_: hold.watched() for id_, hold in self._holds.items()}
         return keeping.next_step(now=boot_s(), leases=watched, renew_at=self._renew_at)
 

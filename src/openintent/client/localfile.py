@@ -4,54 +4,28 @@ Some process on this machine serves the file, and when it ends another one does.
 connection, and while nobody serves a request waits for its turn to leave, as long as it may take to connect. What a
 failure means stays what it is with a server: not connected, nothing happened; sent and no answer, nobody knows.
 
-How the file gets served is not known here: whoever can see to that says so with `offer`.
+How the file gets served is not known here: whoever can see to that says so in `joining`.
 """
 
-import asyncio
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, TypeVar
 
-import httpx2
-
+from openintent.client.http.messages import Answer, Asked, NotSent
+from openintent.client.http.sync import Incoming, Line
+from openintent.client.joining import Place, join
 from openintent.clock import boot_s
 
+A = TypeVar("A", Answer, Incoming | Answer)
+
 PREFIX: Final = "sqlite:///"
-UNIX: Final = "unix:"
 # What the requests name as their host; the server's gate knows it as this machine.
-HOST_URL: Final = "http://localhost"
+HOST: Final = "localhost"
 
 # While nobody serves the file, it is looked for this often. It takes tens of milliseconds until another one does.
 LOOK_S: Final = 0.01
-# For a request that sets no bound to it.
-CONNECT_S: Final = 5.0
-
-
-class Place(Protocol):
-    """A file that is being served, by this process or another one. Any thread may ask."""
-
-    def where(self) -> str | None:
-        """`unix:/path` or `http://host:port`, or None while that changes. Raises if nobody can serve the file."""
-        ...
-
-    def trouble(self) -> str:
-        """What keeps the file from being served, as far as is known."""
-        ...
-
-    def leave(self) -> None:
-        """Not needed any more by whoever joined. May take a moment, if it was this process that served the file."""
-        ...
-
-
-Join = Callable[[Path], Place]
-_joins: Final[list[Join]] = []
-
-
-def offer(join: Join) -> None:
-    """From now on files are served by what this returns."""
-    _joins[:] = [join]
 
 
 class LocalFile:
@@ -65,7 +39,7 @@ class LocalFile:
 
     def place(self) -> Place:
         if self._place is None or self._pid != os.getpid():
-            self._place, self._pid = _joins[0](self._path), os.getpid()
+            self._place, self._pid = join(self._path), os.getpid()
         return self._place
 
     def leave(self) -> None:
@@ -99,115 +73,58 @@ def path_of(name: str | os.PathLike[str]) -> Path:
     return path
 
 
-class _Patience:
-    """How long one request may try to connect, and how it is aimed at whoever serves now."""
+class Patience:
+    """How long one request may look for whoever serves the file, and whom it finds."""
 
-    def __init__(self, request: httpx2.Request) -> None:
-        self._request = request
-        self._target = request.url.raw_path
-        connect_s: float | None = request.extensions["timeout"]["connect"]
-        self._until = boot_s() + (CONNECT_S if connect_s is None else connect_s)
+    def __init__(self, place: Place, asked: Asked) -> None:
+        self._place = place
+        self._until = boot_s() + asked.connect_s
 
     @property
     def over(self) -> bool:
         return boot_s() >= self._until
 
-    def aim(self, place: Place) -> str:
-        """Whom to ask; `ConnectError` if that is nobody."""
-        where = place.where()
+    def aim(self) -> str:
+        """Whom to ask; `NotSent` if that is nobody."""
+        where = self._place.where()
         if where is None:
-            raise httpx2.ConnectError(place.trouble())
-        base = HOST_URL if where.startswith(UNIX) else where
-        self._request.url = httpx2.URL(base).copy_with(raw_path=self._target)
+            raise NotSent(self._place.trouble())
         return where
 
-    def ends_with(self, response: httpx2.Response) -> bool:
-        """Whether this is the answer. A grantor that is about to end does nothing any more: the next one may.
-
-        If it is not, it is closed unread, and its connection with it. So one that has lost the file without ending,
-        because somebody deleted the lock, is not asked again.
-        """
-        return self.over or response.status_code != 503
+    def ends_with(self, status: int) -> bool:
+        """Whether this is the answer. A grantor that is about to end does nothing any more: the next one may."""
+        return self.over or status != 503
 
 
-class LocalTransport(httpx2.BaseTransport):
+class LocalLine:
     """HTTP to whoever serves the file."""
 
-    def __init__(self, place: Place, limits: httpx2.Limits) -> None:
+    def __init__(self, place: Place) -> None:
         self._place = place
-        self._limits = limits
-        self._ways: dict[str, httpx2.HTTPTransport] = {}
+        self._line = Line(HOST)
 
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        patience = _Patience(request)
+    def exchange(self, _url: str, asked: Asked) -> Answer:
+        return self._ask(self._line.exchange, asked)
+
+    def listen(self, _url: str, asked: Asked) -> Incoming | Answer:
+        return self._ask(self._line.listen, asked)
+
+    def _ask(self, ask: Callable[[str, Asked], A], asked: Asked) -> A:
+        patience = Patience(self._place, asked)
         while True:
-            response = self._try(request, patience)
-            if response is not None:
-                return response
+            try:
+                where = patience.aim()
+                answer = ask(where, asked)
+            except NotSent:
+                if patience.over:
+                    raise
+            else:
+                if patience.ends_with(answer.status):
+                    return answer
+                # It may have lost the file without ending, because somebody deleted the lock: then another listens
+                # under its name, and only a new connection finds that one.
+                self._line.leave(where)
             time.sleep(LOOK_S)
 
-    def _try(self, request: httpx2.Request, patience: _Patience) -> httpx2.Response | None:
-        try:
-            where = patience.aim(self._place)
-            response = self._way(where).handle_request(request)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            if patience.over:
-                raise
-            return None
-        if patience.ends_with(response):
-            return response
-        response.close()
-        return None
-
-    def _way(self, where: str) -> httpx2.HTTPTransport:
-        name = where if where.startswith(UNIX) else ""
-        way = self._ways.get(name)
-        return way or self._ways.setdefault(name, httpx2.HTTPTransport(**_way_options(name, self._limits)))
-
     def close(self) -> None:
-        for way in self._ways.values():
-            way.close()
-
-
-class AsyncLocalTransport(httpx2.AsyncBaseTransport):
-    """The same, to be awaited."""
-
-    def __init__(self, place: Place, limits: httpx2.Limits) -> None:
-        self._place = place
-        self._limits = limits
-        self._ways: dict[str, httpx2.AsyncHTTPTransport] = {}
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        patience = _Patience(request)
-        while True:
-            response = await self._try(request, patience)
-            if response is not None:
-                return response
-            await asyncio.sleep(LOOK_S)
-
-    async def _try(self, request: httpx2.Request, patience: _Patience) -> httpx2.Response | None:
-        try:
-            where = patience.aim(self._place)
-            response = await self._way(where).handle_async_request(request)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            if patience.over:
-                raise
-            return None
-        if patience.ends_with(response):
-            return response
-        await response.aclose()
-        return None
-
-    def _way(self, where: str) -> httpx2.AsyncHTTPTransport:
-        name = where if where.startswith(UNIX) else ""
-        way = self._ways.get(name)
-        return way or self._ways.setdefault(name, httpx2.AsyncHTTPTransport(**_way_options(name, self._limits)))
-
-    async def aclose(self) -> None:
-        for way in self._ways.values():
-            await way.aclose()
-
-
-def _way_options(name: str, limits: httpx2.Limits) -> dict[str, Any]:
-    """One way for each socket file, and one for all servers: who serves the file is always on this machine."""
-    return {"uds": name.removeprefix(UNIX) or None, "limits": limits, "verify": False, "trust_env": False}
+        self._line.close()

@@ -110,11 +110,18 @@ class _Story(LeaseView):
 def read(reply: Reply, kind: type[T]) -> T:
     """The body of a success as `kind`; raises what a refusal means."""
     refuse_refusals(reply)
+    hashed: Any = kind
     try:
-        return msgspec.json.decode(reply.body, type=kind)
+        found: T = _decoder(hashed).decode(reply.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         message = f"the server's answer is not understood: {exc}"
         raise OpenIntentError(message, status_code=reply.status, code="bad_answer") from exc
+    return found
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
 
 
 def refuse_refusals(reply: Reply) -> None:

@@ -1,25 +1,24 @@
-"""HTTP for the clients: one exchange, and what its failure means.
+"""One exchange with the servers, and what its failure means.
 
 Could not connect: nothing happened, `Unavailable`. Sent and no answer: `OutcomeUnknown`. Of several addresses the
 one that answered last is asked first; one that fails is left for the next. In place of servers a database file may
-be named: see `localfile`.
+be named: see `localfile`. How it travels is the affair of `http`.
 """
 
-import asyncio
 import os
-import socket
+import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-import httpx2
 import msgspec
 
 from openintent.client.calls import Call
-from openintent.client.localfile import HOST_URL, PREFIX, AsyncLocalTransport, LocalFile, LocalTransport, Place, file_of
+from openintent.client.http import sync
+from openintent.client.http.messages import Answer, Asked, NoAnswer, NotSent, header_line, origin_of
+from openintent.client.localfile import PREFIX, LocalFile, LocalLine, file_of
 from openintent.client.replies import Reply, problem
 from openintent.clock import boot_s
 from openintent.errors import OpenIntentError, OutcomeUnknown, Unavailable
@@ -28,29 +27,7 @@ from openintent.wire import API
 P = TypeVar("P")
 
 CONNECT_S_MAX: Final = 5.0
-# Below uvicorn's 5 s: whoever closes an idle connection first should be us, or a request could meet the close.
-IDLE_S_MAX: Final = 4.0
-
-# Every failure of the HTTP library, by what it says about the request; a test holds that none is missing.
-NEVER_LEFT: Final = (
-    httpx2.ConnectError,
-    httpx2.ConnectTimeout,
-    httpx2.PoolTimeout,
-    httpx2.ProxyError,
-    httpx2.UnsupportedProtocol,
-    httpx2.LocalProtocolError,
-)
-MAY_HAVE_HAPPENED: Final = (
-    httpx2.ReadError,
-    httpx2.ReadTimeout,
-    httpx2.WriteError,
-    httpx2.WriteTimeout,
-    httpx2.CloseError,
-    httpx2.RemoteProtocolError,
-    httpx2.DecodingError,
-    httpx2.SSEError,
-    httpx2.TooManyRedirects,
-)
+PROXY_NAMES: Final = frozenset({"http_proxy", "https_proxy", "all_proxy"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +36,11 @@ class Identity:
 
     agent_id: str
     api_key: str | None
+    head: bytes = field(init=False, compare=False)  # the headers as they are sent, made once
+
+    def __post_init__(self) -> None:
+        lines = [header_line(name, value) for name, value in self.headers.items()]
+        object.__setattr__(self, "head", "".join(lines).encode())
 
     def __repr__(self) -> str:
         return f"Identity(agent_id={self.agent_id!r})"
@@ -80,7 +62,7 @@ class Addresses:
             _check_url(url)
 
     def in_order(self) -> tuple[str, ...]:
-        return self.urls[self._first :] + self.urls[: self._first]
+        return self.urls[self._first :] + self.urls[: self._first] if self._first else self.urls
 
     def leave(self, url: str) -> None:
         # Only if it still is the first: two threads that saw the same failure must not skip the next one.
@@ -97,6 +79,11 @@ class Addresses:
             urlsplit(url).hostname in {"localhost", "127.0.0.1", "::1"} for url in self.urls
         )
 
+    @property
+    def plain(self) -> bool:
+        """Whether they are reached without TLS and without a proxy. What leads outside has no say in our loopback."""
+        return all(origin_of(url) is not None for url in self.urls) and (self.local or not _proxy_is_set())
+
 
 def _only_file(urls: Sequence[str]) -> LocalFile | None:
     files = [file for file in map(file_of, urls) if file is not None]
@@ -107,12 +94,27 @@ def _only_file(urls: Sequence[str]) -> LocalFile | None:
 
 def _check_url(url: str) -> None:
     parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not _has_port(url):
         raise ValueError(f"not the address of a server: {url!r} (it looks like http://localhost:8000)")
 
 
-class _Pool(Generic[P]):
-    """The connections, made when first needed; of a fork or of another event loop they are not ours to use."""
+def _has_port(url: str) -> bool:
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
+
+
+def _proxy_is_set() -> bool:
+    if sys.platform in {"darwin", "win32"}:  # there the system has settings of its own
+        from urllib.request import getproxies  # noqa: PLC0415  # it takes as long to import as all of ours
+
+        return bool(getproxies())
+    return any(value and name.lower() in PROXY_NAMES for name, value in os.environ.items())
+
+
+class Pool(Generic[P]):
+    """A line, made when first needed; of a fork or of another event loop it is not ours to use."""
 
     def __init__(self, make: Callable[[], P]) -> None:
         self._make = make
@@ -141,12 +143,78 @@ class _Pool(Generic[P]):
         return pool if self._owner == owner else None
 
 
-class HttpTransport:
+class Asking:
+    """What both transports do around an exchange."""
+
     def __init__(self, addresses: Addresses, identity: Callable[[], Identity], *, timeout_s: float) -> None:
         self._addresses = addresses
         self._identity = identity
         self._timeout_s = timeout_s
-        self._pool = _Pool(lambda: httpx2.Client(**_pool_options(addresses, LocalTransport)))
+
+    def _asked(self, call: Call[Any]) -> Asked:
+        timeout_s = call.timeout_s or self._timeout_s
+        return Asked(
+            call.method,
+            call.path if call.at_root else API + call.path,
+            self._identity(),
+            call.headers,
+            None if call.body is None else msgspec.json.encode(call.body),
+            timeout_s,
+            min(timeout_s, CONNECT_S_MAX),
+        )
+
+    def _reply(self, url: str, answer: Answer, sent_at: float) -> Reply:
+        if answer.status == 503:
+            self._addresses.leave(url)  # it may be cut off from the grantor; another may not be
+        told: Mapping[str, str] = answer.headers
+        return Reply(answer.status, answer.body, sent_at, told.get("retry-after"), told.get("x-next-offset"))
+
+
+def failed(url: str, addresses: Addresses, exc: NotSent | NoAnswer) -> OpenIntentError:
+    addresses.leave(url)
+    return failure_of(exc, url)
+
+
+def failure_of(exc: NotSent | NoAnswer, url: str) -> OpenIntentError:
+    if isinstance(exc, NoAnswer):
+        return OutcomeUnknown(f"no answer came from {url}: {exc}", code="no_answer")
+    if url.startswith(PREFIX):
+        # Not `unreachable`: somebody will serve it, if only this process, as soon as the machine lets it.
+        return Unavailable(f"nobody serves {url}: {exc}", code="unavailable")
+    hint = "; `openintent serve` starts one" if Addresses([url]).local else ""
+    return Unavailable(f"no server could be reached at {url}: {exc}{hint}", code="unreachable")
+
+
+class AnyIncoming(Protocol):
+    def pieces(self) -> Iterator[bytes]: ...
+
+    def interrupt(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class AnyLine(Protocol):
+    def exchange(self, url: str, asked: Asked, /) -> Answer: ...
+
+    def listen(self, url: str, asked: Asked, /) -> AnyIncoming | Answer: ...
+
+    def close(self) -> None: ...
+
+
+def line_to(addresses: Addresses) -> AnyLine:
+    if addresses.file is not None:
+        return LocalLine(addresses.file.place())
+    if addresses.plain:
+        return sync.Line()
+    from openintent.client.http import library  # noqa: PLC0415  # most programs never need it, and it takes 40 ms
+
+    return library.Line(encrypted=addresses.encrypted, trust_env=not addresses.local)
+
+
+class HttpTransport(Asking):
+    def __init__(self, addresses: Addresses, identity: Callable[[], Identity], *, timeout_s: float) -> None:
+        super().__init__(addresses, identity, timeout_s=timeout_s)
+        self._pool = Pool(lambda: line_to(addresses))
 
     def exchange(self, call: Call[Any]) -> Reply:
         return self._with_any(self._exchange_with, call)
@@ -166,177 +234,50 @@ class HttpTransport:
         raise failure
 
     def _exchange_with(self, url: str, call: Call[Any]) -> Reply:
-        pool = self._pool.get(os.getpid())
-        with _translated(url, self._addresses):
-            request = pool.build_request(**_request(url, call, self._identity(), call.timeout_s or self._timeout_s))
-            sent_at = boot_s()
-            return _reply(url, self._addresses, pool.send(request), sent_at)
+        line, asked = self._pool.get(os.getpid()), self._asked(call)
+        sent_at = boot_s()
+        try:
+            return self._reply(url, line.exchange(url, asked), sent_at)
+        except (NotSent, NoAnswer) as exc:
+            raise failed(url, self._addresses, exc) from exc
 
     def _listen_to(self, url: str, call: Call[Any]) -> "Incoming":
-        pool = self._pool.get(os.getpid())
-        with _translated(url, self._addresses):
-            request = pool.build_request(**_request(url, call, self._identity(), call.timeout_s or self._timeout_s))
-            sent_at = boot_s()
-            response = pool.send(request, stream=True)
-            if response.is_success:
-                return Incoming(response, url, self._addresses)
-            response.read()
-            raise problem(_reply(url, self._addresses, response, sent_at))
+        line, asked = self._pool.get(os.getpid()), self._asked(call)
+        sent_at = boot_s()
+        try:
+            answer = line.listen(url, asked)
+        except (NotSent, NoAnswer) as exc:
+            raise failed(url, self._addresses, exc) from exc
+        if isinstance(answer, Answer):
+            raise problem(self._reply(url, answer, sent_at))
+        return Incoming(answer, url, self._addresses)
 
     def close(self) -> None:
-        pool = self._pool.close(os.getpid())
-        if pool is not None:
-            pool.close()
+        line = self._pool.close(os.getpid())
+        if line is not None:
+            line.close()
         if self._addresses.file is not None:
             self._addresses.file.leave()
-
-
-class AsyncHttpTransport:
-    def __init__(self, addresses: Addresses, identity: Callable[[], Identity], *, timeout_s: float) -> None:
-        self._addresses = addresses
-        self._identity = identity
-        self._timeout_s = timeout_s
-        self._pool = _Pool(lambda: httpx2.AsyncClient(**_pool_options(addresses, AsyncLocalTransport)))
-
-    async def exchange(self, call: Call[Any]) -> Reply:
-        return await self._with_any(self._exchange_with, call)
-
-    async def listen(self, call: Call[Any]) -> "AsyncIncoming":
-        """Like `exchange`, for an answer without an end. A refusal is raised."""
-        return await self._with_any(self._listen_to, call)
-
-    async def _with_any(self, ask: Callable[[str, Call[Any]], Awaitable[P]], call: Call[Any]) -> P:
-        failure: Unavailable | None = None
-        for url in self._addresses.in_order():
-            try:
-                return await ask(url, call)
-            except Unavailable as exc:
-                failure = exc
-        assert failure is not None
-        raise failure
-
-    async def _exchange_with(self, url: str, call: Call[Any]) -> Reply:
-        pool = self._pool.get(_loop_owner())
-        with _translated(url, self._addresses):
-            request = pool.build_request(**_request(url, call, self._identity(), call.timeout_s or self._timeout_s))
-            sent_at = boot_s()
-            return _reply(url, self._addresses, await pool.send(request), sent_at)
-
-    async def _listen_to(self, url: str, call: Call[Any]) -> "AsyncIncoming":
-        pool = self._pool.get(_loop_owner())
-        with _translated(url, self._addresses):
-            request = pool.build_request(**_request(url, call, self._identity(), call.timeout_s or self._timeout_s))
-            sent_at = boot_s()
-            response = await pool.send(request, stream=True)
-            if response.is_success:
-                return AsyncIncoming(response, url, self._addresses)
-            await response.aread()
-            raise problem(_reply(url, self._addresses, response, sent_at))
-
-    async def close(self) -> None:
-        pool = self._pool.close(_loop_owner())
-        if pool is not None:
-            await pool.aclose()
-        if self._addresses.file is not None:
-            await asyncio.to_thread(self._addresses.file.leave)
 
 
 class Incoming:
     """An answer as it comes in."""
 
-    def __init__(self, response: httpx2.Response, url: str, addresses: Addresses) -> None:
-        self._response = response
+    def __init__(self, incoming: AnyIncoming, url: str, addresses: Addresses) -> None:
+        self._incoming = incoming
         self._url = url
         self._addresses = addresses
 
     def pieces(self) -> Iterator[bytes]:
-        with _translated(self._url, self._addresses):
-            yield from self._response.iter_bytes()
+        try:
+            yield from self._incoming.pieces()
+        except (NotSent, NoAnswer) as exc:
+            raise failed(self._url, self._addresses, exc) from exc
         self._addresses.leave(self._url)  # who ends it is about to stop, or has too much to do
 
     def interrupt(self) -> None:
         """From another thread: whoever waits for the next piece gets an end, or an error, at once."""
-        stream = self._response.extensions.get("network_stream")
-        with suppress(OSError):  # it has ended by itself
-            if stream is not None:
-                stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        self._incoming.interrupt()
 
     def close(self) -> None:
-        self._response.close()
-
-
-class AsyncIncoming:
-    """The same, to be awaited; cancelling interrupts it."""
-
-    def __init__(self, response: httpx2.Response, url: str, addresses: Addresses) -> None:
-        self._response = response
-        self._url = url
-        self._addresses = addresses
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        with _translated(self._url, self._addresses):
-            async for piece in self._response.aiter_bytes():
-                yield piece
-        self._addresses.leave(self._url)
-
-    async def close(self) -> None:
-        await self._response.aclose()
-
-
-def _loop_owner() -> object:
-    return os.getpid(), asyncio.get_running_loop()
-
-
-def _pool_options(
-    addresses: Addresses, local: Callable[[Place, httpx2.Limits], LocalTransport | AsyncLocalTransport]
-) -> dict[str, Any]:
-    # A waiting acquire keeps its connection, and there may be as many of them as the caller likes.
-    limits = httpx2.Limits(max_keepalive_connections=100, keepalive_expiry=IDLE_S_MAX)
-    return {
-        # Reading the machine's certificates takes 50 ms, and without TLS nobody will look at them.
-        "verify": addresses.encrypted,
-        # A proxy that is set for the outside world cannot reach our loopback.
-        "trust_env": not addresses.local,
-        "limits": limits,
-        "transport": None if addresses.file is None else local(addresses.file.place(), limits),
-    }
-
-
-def _request(url: str, call: Call[Any], identity: Identity, timeout_s: float) -> dict[str, Any]:
-    return {
-        "method": call.method,
-        "url": f"{HOST_URL if url.startswith(PREFIX) else url}{'' if call.at_root else API}{call.path}",
-        "content": None if call.body is None else msgspec.json.encode(call.body),
-        "headers": {**identity.headers, **call.headers},
-        "timeout": httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S_MAX)),
-    }
-
-
-def _reply(url: str, addresses: Addresses, response: httpx2.Response, sent_at: float) -> Reply:
-    if response.status_code == httpx2.codes.SERVICE_UNAVAILABLE:
-        addresses.leave(url)  # it may be cut off from the grantor; another may not be
-    told = response.headers
-    return Reply(response.status_code, response.content, sent_at, told.get("Retry-After"), told.get("X-Next-Offset"))
-
-
-@contextmanager
-def _translated(url: str, addresses: Addresses) -> Iterator[None]:
-    try:
-        yield
-    except (*NEVER_LEFT, *MAY_HAVE_HAPPENED) as exc:
-        addresses.leave(url)
-        raise failure_of(exc, url) from exc
-
-
-def failure_of(exc: Exception, url: str) -> OpenIntentError:
-    if isinstance(exc, NEVER_LEFT) and url.startswith(PREFIX):
-        # Not `unreachable`: somebody will serve it, if only this process, as soon as the machine lets it.
-        return Unavailable(f"nobody serves {url}: {_said(exc)}", code="unavailable")
-    if isinstance(exc, NEVER_LEFT):
-        hint = "; `openintent serve` starts one" if Addresses([url]).local else ""
-        return Unavailable(f"no server could be reached at {url}: {_said(exc)}{hint}", code="unreachable")
-    return OutcomeUnknown(f"no answer came from {url}: {_said(exc)}", code="no_answer")
-
-
-def _said(exc: Exception) -> str:
-    return str(exc) or type(exc).__name__
+        self._incoming.close()

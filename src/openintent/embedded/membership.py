@@ -55,7 +55,7 @@ class Member:
 
 
 class Membership:
-    """One client's part in a member. What an httpx transport joins when it is made and leaves when it is closed."""
+    """One client's part in a member. What a client joins with its first request and leaves when it is closed."""
 
     def __init__(self, member: Member) -> None:
         self._member: Member | None = member

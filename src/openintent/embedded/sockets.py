@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from openintent.client.localfile import UNIX
+from openintent.client.http.messages import UNIX
 from openintent.errors import EngineUnavailable
 
 # On this machine a connection is made at once, or refused, or its queue is full and may move.

@@ -7,7 +7,7 @@ from openintent.client import drivers, flows
 from openintent.client.calls import Call
 from openintent.client.flows import Flow, PageOf
 from openintent.client.front import Front
-from openintent.client.transport import AsyncHttpTransport
+from openintent.client.loop.transport import AsyncHttpTransport
 
 T = TypeVar("T")
 

@@ -7,10 +7,11 @@ from typing import Unpack
 
 from openintent.client import calls, spelling
 from openintent.client.awaited.leases import Leases
-from openintent.client.blocks import AsyncCoordinatorBlock, Callback
+from openintent.client.blocks import Callback
 from openintent.client.coordinator import CoordinatorLease
 from openintent.client.holder import as_coordinator
 from openintent.client.lease import Lease
+from openintent.client.loop.blocks import AsyncCoordinatorBlock
 from openintent.client.spelling import CoordinatorOptions
 from openintent.client.values import Released
 

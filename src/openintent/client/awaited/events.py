@@ -7,7 +7,8 @@ from weakref import WeakSet
 from openintent.client import calls, spelling
 from openintent.client.awaited.base import Base
 from openintent.client.holder import new_attempt
-from openintent.client.streams import AsyncStream, event_of
+from openintent.client.loop.streams import AsyncStream
+from openintent.client.streams import event_of
 from openintent.client.values import Event
 from openintent.wire import PAGE_MAX
 

@@ -1,17 +1,20 @@
 """Leases: taken, kept alive, renewed, given back, looked at."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from msgspec import UNSET
 
 from openintent.client import calls, flows, spelling
 from openintent.client.awaited.base import Base
-from openintent.client.blocks import AsyncLeaseBlock, Callback, report_unreleased
+from openintent.client.blocks import Callback, report_unreleased
 from openintent.client.calls import Wish
 from openintent.client.flows import Flow
 from openintent.client.holder import new_attempt
 from openintent.client.lease import Lease
+from openintent.client.loop.blocks import AsyncLeaseBlock
 from openintent.client.replies import Seen
 from openintent.client.spelling import LeaseOptions
 from openintent.client.values import Released, TokenCheck, Waiter
@@ -82,16 +85,27 @@ class Leases(Base):
         try:
             return await self._run(flows.acquire(wish, attempt=attempt, patience_s=self._holder.timeout_s))
         except asyncio.CancelledError:
-            await self._finish(flows.give_up(wish, attempt=attempt), flows.GIVE_UP_S)
+            await self._finish(partial(flows.give_up, wish, attempt=attempt), flows.GIVE_UP_S)
             raise
 
-    async def _finish(self, flow: Flow[T], bound_s: float) -> T | None:
-        """Run it to its end, whatever happens to the caller; wait for it a while."""
+    async def _finish(self, make: Callable[[], Flow[T]], bound_s: float) -> T | None:
+        """Run it to its end, whatever happens to the caller; wait for it a while. Twice must be as good as once."""
+        try:
+            async with asyncio.timeout(bound_s):
+                return await self._quietly(make())
+        except TimeoutError:
+            self._go_on(make())
+            return None
+        except asyncio.CancelledError:
+            # Begun anew in a task of its own, which no cancellation of the caller reaches. Only now: in most cases
+            # nobody cancels, and a task with all that it needs would take as long as the rest of the block.
+            self._go_on(make())
+            raise
+
+    def _go_on(self, flow: Flow[T]) -> None:
         task = asyncio.create_task(self._quietly(flow))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-        done, _ = await asyncio.wait({task}, timeout=bound_s)
-        return task.result() if done else None
 
     async def _quietly(self, flow: Flow[T]) -> T | None:
         try:

@@ -1,0 +1,74 @@
+"""Connections between two uses."""
+
+import threading
+from collections import deque
+from typing import Final, Generic, Protocol, TypeVar
+
+from openintent.clock import boot_s
+
+# Below uvicorn's 5 s: whoever closes an idle connection first should be us, or a request could meet the close.
+IDLE_S_MAX: Final = 4.0
+# To one server. Those that a burst of requests needed beyond that are closed after it.
+IDLE_MAX: Final = 100
+
+
+class Connection(Protocol):
+    idle_since: float
+
+    def quiet(self) -> bool:
+        """Whether nothing came since its last answer: neither an end nor what nobody asked for."""
+        ...
+
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class Idle(Generic[C]):
+    """The newest is used first, so that those which are not needed grow old. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[object, deque[C]] = {}
+        self._closed = False
+
+    def take(self, where: object) -> C | None:
+        """One that can be used; those that cannot are closed."""
+        while True:
+            with self._lock:
+                kept = self._kept.get(where)
+                if not kept:
+                    return None
+                found = kept.pop()
+            if boot_s() - found.idle_since < IDLE_S_MAX and found.quiet():
+                return found
+            found.close()
+
+    def put(self, where: object, connection: C) -> None:
+        connection.idle_since = now = boot_s()
+        with self._lock:
+            kept = self._kept.get(where)
+            if kept is None:
+                kept = self._kept[where] = deque()
+            kept.append(connection)
+            spent = [] if kept[0].idle_since > now - IDLE_S_MAX and len(kept) <= IDLE_MAX else [kept.popleft()]
+            if self._closed:
+                spent += kept
+                kept.clear()
+        for each in spent:
+            each.close()
+
+    def drop(self, where: object) -> None:
+        with self._lock:
+            dropped = self._kept.pop(where, ())
+        for each in dropped:
+            each.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            dropped = [each for kept in self._kept.values() for each in kept]
+            self._kept.clear()
+        for each in dropped:
+            each.close()

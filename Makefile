@@ -7,6 +7,9 @@ DEV := .venv/.dev
 
 COUNT ?= 1000
 
+# The tests of a file share its servers; and which file is first is said in tests/conftest.py.
+IN_OUR_ORDER := --dist loadfile --no-loadscope-reorder
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -20,11 +23,12 @@ serve: $(RUNTIME) ## run a server on this machine, SQLite inside (ARGS="--port 9
 
 test: $(DEV) lint ## all checks and all tests, as CI runs them
 	$(BIN)/pytest -n 2 tests/core --cov --cov-report=term-missing:skip-covered
-	$(BIN)/pytest -n 3 --dist loadfile -m "not alone" --ignore=tests/core
-	$(BIN)/pytest -m alone --ignore=tests/core || [ $$? -eq 5 ]  # 5: none is marked so
+	$(BIN)/pytest -n 4 $(IN_OUR_ORDER) -m "not alone" --ignore=tests/core
+	$(BIN)/pytest -n 3 $(IN_OUR_ORDER) -m "alone and not busy"
+	$(BIN)/pytest -m "alone and busy"
 
 check: $(DEV) lint ## the quick part of `make test`: everything that is not marked slow
-	$(BIN)/pytest -n 2 -m "not slow and not alone"
+	$(BIN)/pytest -n 3 $(IN_OUR_ORDER) -m "not slow and not alone"
 
 fix: $(DEV) ## put the code into shape: formatting, and lint that can mend itself
 	$(BIN)/ruff format .
@@ -39,7 +43,7 @@ mutants: $(DEV) ## plant every deliberate bug, and see that some test finds it
 proof: $(DEV) ## prove all that is promised, and write docs/proof.md (LONG=1: the full sizes, about an hour)
 	$(BIN)/python proof/run.py $(if $(LONG),--long) $(ARGS)
 
-bench: $(DEV) ## measure this machine (ARGS are passed on)
+bench: $(DEV) ## measure us and others, and write docs/benchmarks.md (ARGS="--quick": small sizes, two minutes)
 	$(BIN)/python bench/run.py $(ARGS)
 
 demo: $(RUNTIME) ## six agents, a crash and a hang, on a server in memory (ARGS="--seconds 60")

@@ -1,93 +1,120 @@
-"""Acquire and release, as fast as it goes, against us and against others, in one interleaved run.
+"""Measure everything, against others and by ourselves, and write docs/benchmarks.md: `make bench`.
 
-Machines are noisy: read the ratios, not the numbers. `OPENINTENT_PUBLIC_VENV` names a virtual environment with the
-public package `openintent[server]`, if that is to be measured too.
+    make bench ARGS="--quick"                     all at small sizes, in two minutes; writes to bench/build/quick
+    make bench ARGS="--only cycle renew"          some workloads; the report keeps what it has of the others
+    make bench ARGS="--only cycle --peers ours"   without the others
+    make bench ARGS="--report"                    write the report anew from what was measured
+
+Others are installed if they can be: Debian packages by apt-get as root, Python packages in bench/build. What is left
+out is said. `OPENINTENT_PUBLIC_VENV` names an environment that has the public package already.
 """
 
 import argparse
-import json
-import statistics
-import subprocess
+import shlex
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+import load
+import machine
 import peers
+import report
+import results
+from results import Outcome, Results
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
+from rich.progress import Progress, TaskID, TimeElapsedColumn
+from suite import Bench, Workload
+from workloads import ALL
 
 HERE = Path(__file__).parent
-LEASELOAD = HERE / "build" / "leaseload"
+DOCS = HERE.parent / "docs"
+QUICK_OUT = HERE / "build" / "quick"
+ROUNDS, SECONDS = 3, 5.0
+QUICK_ROUNDS, QUICK_SECONDS = 1, 1.0
 
 
-def build() -> None:
-    LEASELOAD.parent.mkdir(exist_ok=True)
-    subprocess.run(["cc", "-O2", "-o", str(LEASELOAD), str(HERE / "leaseload.c")], check=True)
+def main() -> int:
+    options = _options()
+    console = Console(stderr=True)
+    out = Path(options.out) if options.out else QUICK_OUT if options.quick else DOCS
+    kept = results.read(out / report.FOLDER / "results.json")
+    failed: list[str] = []
+    if not options.report:
+        load.build()
+        failed = _measure(options, kept, out, console)
+    console.print(f"written: {report.write(kept, out)}", highlight=False)
+    return 1 if failed else 0
 
 
-def measure(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
-    with peers.running(name) as started:
-        if started is None:
-            return None
-        peer, port = started
-        command = [str(LEASELOAD), peer.target, options.workload, "--port", str(port), "--conns", str(options.conns)]
-        command += ["--seconds", str(options.seconds), "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if not done.stdout:
-            raise SystemExit(f"{peer.name}: {done.stderr.strip()}")
-        return {"name": peer.name, **json.loads(done.stdout)}
+def _measure(options: argparse.Namespace, kept: Results, out: Path, console: Console) -> list[str]:
+    """Run what was asked for. The names of those that could not be measured; the report keeps what it had of them."""
+    offered, left_out = peers.offered(options.peers)
+    for key, reason in left_out.items():
+        console.print(f"left out: {peers.ALL[key].title}: {reason}", highlight=False)
+    data = Path(options.data)
+    kept.machine = machine.describe(data)
+    kept.peers |= {key: _described(peer) for key, peer in offered.items()}
+    failed = []
+    with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console) as shown:
+        whole = shown.add_task("all", total=len(options.only))
+        for name in options.only:
+            bench = _bench(options, offered, data)
+            bench.notes += [f"left out: {peers.ALL[key].title}: {reason}" for key, reason in left_out.items()]
+            try:
+                kept.outcomes[name] = _run(ALL[name], bench, shown, options)
+            except load.LoadFailed as failure:
+                failed.append(name)
+                console.print(f"{name} failed: {failure}", style="red", highlight=False)
+            kept.write(out / report.FOLDER / "results.json")  # so that what comes next cannot lose it
+            shown.advance(whole)
+    return failed
 
 
-def run(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    results: dict[str, list[dict[str, Any]]] = {name: [] for name in options.peers}
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring", total=options.rounds * len(options.peers))
-        for _ in range(options.rounds):
-            for name in options.peers:
-                progress.update(task, description=f"measuring {name}")
-                found = measure(name, options)
-                if found is not None:
-                    results[name].append(found)
-                progress.advance(task)
-    return results
+def _bench(options: argparse.Namespace, offered: dict[str, peers.Peer], data: Path) -> Bench:
+    rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
+    return Bench(offered, data, rounds, seconds, quick=options.quick, long=options.long)
 
 
-def median(rows: list[dict[str, Any]], field: str) -> float:
-    return statistics.median(row[field] for row in rows)
+def _run(workload: Workload, bench: Bench, shown: Progress, options: argparse.Namespace) -> Outcome:
+    task: TaskID = shown.add_task(workload.name, total=None)
+    bench.say = lambda said: shown.update(task, description=f"{workload.name}: {said}")
+    began_s = time.monotonic()
+    rows = workload.run(bench)
+    took_s = round(time.monotonic() - began_s, 1)
+    shown.update(task, total=1, completed=1, description=f"{workload.name}: done")
+    day = datetime.now(UTC).date().isoformat()
+    command = _command(workload.name, options)
+    return Outcome(workload.name, day, bench.rounds, bench.seconds, took_s, command, rows, bench.notes)
 
 
-def show(results: dict[str, list[dict[str, Any]]], options: argparse.Namespace) -> None:
-    table = Table(title=f"{options.workload}, {options.conns} connections, median of {options.rounds}")
-    for heading in ("server", "cycles/s", "p50 ms", "p99 ms", "errors", "ours is"):
-        table.add_column(heading, justify="left" if heading == "server" else "right")
-    reference = median(results["ours"], "cycles_per_s") if results.get("ours") else 0.0
-    for name, rows in results.items():
-        if not rows:
-            table.add_row(name, "not installed", "", "", "", "")
-            continue
-        cycles = median(rows, "cycles_per_s")
-        p50, p99 = median(rows, "p50_us") / 1_000, median(rows, "p99_us") / 1_000
-        errors = sum(row["errors"] for row in rows)
-        ratio = f"{reference / cycles:.1f}x" if cycles else "-"
-        table.add_row(rows[0]["name"], f"{cycles:,.0f}", f"{p50:.2f}", f"{p99:.2f}", str(errors), ratio)
-    Console().print(table)
+def _command(name: str, options: argparse.Namespace) -> str:
+    words = ["--only", name]
+    words += ["--quick"] * options.quick + ["--long"] * options.long
+    words += ["--rounds", str(options.rounds)] if options.rounds else []
+    words += ["--seconds", f"{options.seconds:g}"] if options.seconds else []
+    return f'make bench ARGS="{shlex.join(words)}"'
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workload", default="cycle", choices=["cycle", "renew", "contend", "get"])
-    parser.add_argument("--conns", type=int, default=256)
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", nargs="+", default=list(peers.ALL), choices=list(peers.ALL))
-    parser.add_argument("--json", metavar="FILE", help="also write every single result to this file")
-    options = parser.parse_args()
-    build()
-    results = run(options)
-    show(results, options)
-    if options.json:
-        Path(options.json).write_text(json.dumps(results, indent=1), encoding="utf-8")
+def _described(peer: peers.Peer) -> dict[str, str]:
+    return {"title": peer.title, "version": peer.version(), "settings": peer.settings}
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", default=list(ALL), choices=list(ALL), metavar="NAME", help=", ".join(ALL))
+    parser.add_argument("--peers", nargs="+", default=list(peers.ALL), choices=list(peers.ALL), metavar="PEER")
+    parser.add_argument("--rounds", type=int, help=f"how often each is measured (default: {ROUNDS})")
+    parser.add_argument("--seconds", type=float, help=f"the length of one measurement (default: {SECONDS:g})")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all works")
+    parser.add_argument("--long", action="store_true", help="also the sizes that take a quarter of an hour each")
+    parser.add_argument("--data", default=tempfile.gettempdir(), help="where servers keep their files: on a real disk")
+    parser.add_argument("--out", help="the folder for benchmarks.md (default: docs)")
+    parser.add_argument("--report", action="store_true", help="measure nothing; write the report anew")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

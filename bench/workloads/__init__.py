@@ -1,0 +1,39 @@
+"""Everything that is measured, in the order of the report."""
+
+from suite import Workload
+
+from workloads import (
+    contend,
+    cycle,
+    expiry,
+    fleet,
+    growth,
+    heartbeat,
+    held,
+    overload,
+    renew,
+    sdk,
+    state,
+    streams,
+    takeover,
+)
+
+__all__ = ["ALL"]
+
+_LISTED: list[Workload] = [
+    cycle.WORKLOAD,
+    renew.WORKLOAD,
+    heartbeat.WORKLOAD,
+    contend.WORKLOAD,
+    state.WORKLOAD,
+    fleet.WORKLOAD,
+    streams.WORKLOAD,
+    held.MEMORY,
+    held.STARTUP,
+    takeover.WORKLOAD,
+    sdk.WORKLOAD,
+    growth.WORKLOAD,
+    expiry.WORKLOAD,
+    overload.WORKLOAD,
+]
+ALL = {workload.name: workload for workload in _LISTED}

@@ -1,0 +1,62 @@
+"""Whether work gets slower as more is held, and as more has happened."""
+
+from contextlib import ExitStack
+
+import load
+from peers import Server
+from results import Row
+from suite import RATE, Bench, Contender, Workload, loaded
+
+HELD = (100, 10_000, 100_000, 1_000_000)
+EVENTS = (0, 100_000, 1_000_000)
+EVENTS_LONG = 10_000_000
+EVENTS_PER_CYCLE = 2
+CONNS = 256
+QUICK_CONNS = 32
+
+
+def run(bench: Bench) -> list[Row]:
+    return _by_held(bench) + _by_events(bench)
+
+
+def _by_held(bench: Bench) -> list[Row]:
+    """A server for each size, all at once, so that they are measured in turns."""
+    contenders: list[Contender] = []
+    with ExitStack() as stack:
+        for held in bench.size(HELD, (100, 2_000)):
+            server = bench.start(stack, "ours")
+            contenders += _both(bench, stack, server, f"{held:,} held", held=held, at=held)
+        return bench.in_turns(contenders)
+
+
+def _by_events(bench: Bench) -> list[Row]:
+    contenders: list[Contender] = []
+    full = (*EVENTS, EVENTS_LONG) if bench.long else EVENTS
+    with ExitStack() as stack:
+        for events in bench.size(full, (0, 5_000)):
+            server = bench.start(stack, "ours", events_kept_max=str(4 * EVENTS_LONG))
+            if events:
+                bench.say(f"making {events:,} events")
+                conns = bench.size(CONNS, QUICK_CONNS)
+                load.once(server, "cycle", conns=conns, cycles=events // EVENTS_PER_CYCLE, seconds=3_600, warmup=0)
+            contenders += _both(bench, stack, server, f"{events:,} events", held=CONNS, at=events)
+        return bench.in_turns(contenders)
+
+
+def _both(bench: Bench, stack: ExitStack, server: Server, size: str, *, held: int, at: int) -> list[Contender]:
+    conns = min(bench.size(CONNS, QUICK_CONNS), held)
+    options = {"conns": conns, "ttl": load.LONG_TTL_S}
+    found = loaded(bench, stack, server, "renew", f"renew, {size}", at, held=held, **options)
+    return found + loaded(bench, stack, server, "cycle", f"cycle, {size}", at, conns=bench.size(CONNS, QUICK_CONNS))
+
+
+WORKLOAD = Workload(
+    name="growth",
+    title="Growth",
+    about="The same work on servers that hold more and more leases, and on servers that have more and more events "
+    "behind them, measured in turns. With 100 leases, renewals come on 100 connections, else on 256. 10,000,000 "
+    "events are made with `--long` only.",
+    run=run,
+    columns=RATE,
+    compared="",
+)

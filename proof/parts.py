@@ -54,7 +54,12 @@ PARTS = (
         short={"bad_requests": 300},
         long={"bad_requests": 6_000, "good_requests": 500},
     ),
-    Part("the description", ("tests/e2e/test_schemathesis.py",), long={"schemathesis_examples": 60}),
+    Part(
+        "the description",
+        ("tests/e2e/test_schemathesis.py",),
+        short={"schemathesis_bounds": 1},
+        long={"schemathesis_examples": 60},
+    ),
     Part("fuzzing", ("tests/fuzz",), short={"fuzz_inputs": 5_000}, long={"fuzz_inputs": 20_000}),
     Part("peers", ("tests/peers",), short={"peer_rounds": 10}, long={"peer_rounds": 30}),
 )

@@ -1,6 +1,7 @@
 """What all tests share: how hard Hypothesis searches, where asynchronous tests run, and which are slow as a whole."""
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,16 @@ def pytest_addoption(parser):
 SLOW_FOLDERS = {"e2e", "local", "peers"}  # each test starts processes of its own
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest then puts together what shares a fixture
 def pytest_collection_modifyitems(items):
+    slow, all_ = Counter(), Counter()
     for item in items:
         if SLOW_FOLDERS.intersection(Path(item.path).relative_to(Path(__file__).parent).parts):
             item.add_marker(pytest.mark.slow)
+        slow[item.path] += item.get_closest_marker("slow") is not None
+        all_[item.path] += 1
+    # Files that take long begin first, so that in the end no worker waits for the one that has drawn them last.
+    items.sort(key=lambda item: (slow[item.path] == 0, -all_[item.path]))
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ SECONDS_BEFORE: Final = 600  # until all changes are written down and every test
 
 @pytest.mark.slow
 @pytest.mark.alone
+@pytest.mark.busy
 @pytest.mark.timeout(SECONDS_BEFORE + SECONDS_EACH * CHANGES)
 def test_nine_of_ten_blind_changes_are_noticed(figures):
     if not CHANGES:

@@ -31,6 +31,14 @@ def test_help_loads_neither_a_server_nor_tables():
     assert loaded("from openintent.cli import main\nmain(['--help'], standalone_mode=False)") == []
 
 
+def test_a_command_waits_for_none_of_the_others():
+    code = "from openintent.cli import main\nmain(['completion', 'bash'], standalone_mode=False)"
+    there = "[name for name in COMMANDS if COMMANDS[name] in sys.modules]"
+    asked = f"import sys\nfrom openintent.cli.root import COMMANDS\n{code}\nprint({there})"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['completion']"
+
+
 def test_hold_loads_neither_a_server_nor_tables():
     assert loaded("import openintent.cli.holding") == []
 

@@ -35,3 +35,10 @@ async def connect(server: ServerProcess) -> AsyncIterator[Connect]:
     yield open_one
     for connection in opened:
         connection.close()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests made of one function, an operation each, have names of their own: else xdist takes them for one."""
+    operation = getattr(item, "operation_label", None)
+    if operation is not None:
+        item._id = item.id.with_params(operation)

@@ -15,7 +15,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from key_words import API, CANARY, Caller, Things, ask, connected, is_stream, make_key, write_keys
+from http_words import is_stream
+from key_words import API, CANARY, Caller, Things, ask, connected, make_key, write_keys
 from serverprocess import ServerProcess
 
 from openintent import OpenIntentClient
@@ -117,7 +118,7 @@ class Run:
         self.statuses[reply.status_code] += 1
         head = "\n".join(f"{name}: {value}" for name, value in reply.headers.items()).encode()
         if sung(head) or (not is_stream(reply) and sung(reply.content)):
-            self.leaks.append(f"{reply.request.method} {reply.request.url.path}")
+            self.leaks.append(reply.asked)
 
     def every_route(self, lane: str) -> None:
         """As everybody: who may, who may not, and who should not know the key that it shows."""

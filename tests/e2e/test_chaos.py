@@ -54,6 +54,7 @@ async def arena(tmp_path: Path) -> AsyncIterator[Arena]:
 
 @pytest.mark.slow
 @pytest.mark.alone
+@pytest.mark.busy
 @pytest.mark.timeout(60 + ROUNDS * REST_S_MAX)
 async def test_no_promise_is_broken_under_pauses_kills_and_partitions(arena: Arena, figures: Figures):
     nemesis, judge = Nemesis(arena, SEED), Judge()

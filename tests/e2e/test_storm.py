@@ -12,7 +12,7 @@ from serverprocess import ServerProcess
 
 from openintent import OpenIntentClient
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.alone, pytest.mark.busy]
 
 HOLDERS = 200
 TTL_S = 6.0

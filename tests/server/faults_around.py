@@ -1,4 +1,4 @@
-"""What can be wrong around the fields of a body: with the bytes, the query, the headers, the path, the HTTP."""
+"""What can be wrong around the fields of a body: with the bytes, the query, the headers, the path."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from faults import KIND, MALFORMED, MISSING, TOO_LARGE, UNKNOWN, Draw, Fault, body_faults, nested
+from faults import MISSING, UNKNOWN, Draw, Fault, body_faults, nested
+from faults_http import AROUND
 from hypothesis import strategies as st
 from msgspec import inspect as shapes
 from strategies import LIMITS, NEEDS_AGENT, Request, fields_of, valid
 
-from openintent.server.routes import ROUTES
 from openintent.server.routing import Route
 
 Spoil = Callable[[Draw, Request], None]
@@ -81,7 +81,6 @@ BAD_HEADERS: Mapping[str, list[bytes]] = {
     "X-Lease-Token": [b"abc", b"-1", b"1.0", b"9" * 19, b"\xd9\xa1", b"0x1", b'"1"'],
     "Last-Event-ID": [b"abc", b"-1", b"1.0", b"9" * 19, b"\xd9\xa1"],
 }
-BAD_KINDS = [b"text/plain", b"application/x-www-form-urlencoded", b"application/jsonp", b"multipart/form-data", b"\xff"]
 
 
 def _header_faults(route: Route) -> list[Fault]:
@@ -102,16 +101,6 @@ def _no_header(name: str, _: Draw, request: Request) -> None:
     del request.headers[name]
     if isinstance(request.body, dict):  # which may say the same
         request.body.pop("agent_id", None)
-
-
-def _another_kind(draw: Draw, request: Request) -> None:
-    request.body = request.payload() or b"{}"
-    request.headers["Content-Type"] = draw(st.sampled_from(BAD_KINDS))
-
-
-def _compressed(draw: Draw, request: Request) -> None:
-    request.body = b"\x1f\x8b\x08\0\0\0\0\0"
-    request.headers["Content-Encoding"] = draw(st.sampled_from([b"gzip", b"br", b"deflate", b"x", b"identity, gzip"]))
 
 
 # The query
@@ -167,66 +156,6 @@ def _named(wrong: list[str], draw: Draw, request: Request) -> None:
     head, mark, rest = request.path.partition("<")
     request.path = head + draw(st.sampled_from(wrong)) + rest.partition(">")[2]
     assert mark
-
-
-# HTTP
-
-
-def _lines(*lines: bytes, framed: bool = False) -> Spoil:
-    def spoil(draw: Draw, request: Request) -> None:
-        request.lines = [draw(st.sampled_from(lines))]
-        request.framed = framed
-
-    return spoil
-
-
-def _another_method(draw: Draw, request: Request) -> None:
-    pattern = request.route.pattern
-    offered = {route.method for route in ROUTES if route.pattern == pattern}
-    others = {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "BREW", "get"}
-    request.method = draw(st.sampled_from(sorted(others - offered)))
-    request.body = None
-
-
-def _no_host(_: Draw, request: Request) -> None:
-    request.host = False
-
-
-def _version(draw: Draw, request: Request) -> None:
-    request.version = draw(st.sampled_from(["2.0", "0.9", "3", "1.2", "1", "x"]))
-
-
-def _many_headers(draw: Draw, request: Request) -> None:
-    request.lines = draw(st.sampled_from([[b"x-%d: a" % n for n in range(10_000)], [b"x-a: " + b"x" * 70_000]]))
-
-
-def _long_target(_: Draw, request: Request) -> None:
-    request.query["zz"] = "x" * 70_000
-
-
-def _in_target(draw: Draw, request: Request) -> None:
-    request.path += draw(st.sampled_from(["\0", "é", "a b", "\x7f", "a\tb"]))
-
-
-_LENGTHS = (b"Content-Length: -1", b"Content-Length: 1e1", b"Content-Length: 1, 2", b"Content-Length: 0x1")
-_LENGTHS += (b"Content-Length: 1\r\nContent-Length: 2", b"Content-Length: " + b"9" * 30)
-_CODINGS = (b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked\r\nContent-Length: 3", b"Transfer-Encoding: x")
-_BROKEN = (b"no colon", b": a", b"a b: c", b"x-a: \0", b"x-a: b\rc", b"x\xff: a", b"x-a: b\n c", b"Host: other")
-AROUND = [
-    Fault("a body of another kind", _another_kind, KIND),
-    Fault("a compressed body", _compressed, KIND),
-    Fault("another method", _another_method, MALFORMED | {"method_not_allowed", "not_found"}),
-    Fault("no host", _no_host),
-    Fault("another version of HTTP", _version),
-    Fault("too many headers", _many_headers, TOO_LARGE),
-    Fault("a target too long", _long_target, TOO_LARGE),
-    Fault("a character that no target has", _in_target, UNKNOWN),
-    Fault("a length that is none", _lines(*_LENGTHS, framed=True), TOO_LARGE),
-    Fault("a coding that is not offered", _lines(*_CODINGS, framed=True)),
-    Fault("a line that is no header", _lines(*_BROKEN)),
-    Fault("an expectation", _lines(b"Expect: 200-ok", b"Expect: 100-continue, x")),
-    Fault("a body too large", _lines(b"Content-Length: 100000000", framed=True), TOO_LARGE),
-]
 
 
 # All

@@ -8,9 +8,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPMessage
+from urllib.parse import quote, urlencode, urlsplit
 
 import described
-import httpx2
+
+# What cannot stand in a target. A percent sign is the caller's own: some are wrong on purpose.
+UNQUOTED = re.compile(r"[^]!$&'()*+,;=:/[@?%\w.~-]", re.ASCII)
 
 
 @contextmanager
@@ -39,13 +44,75 @@ def _text_of(log) -> str:
     return log.read()
 
 
+def is_stream(reply) -> bool:
+    return reply.headers.get("content-type", "").startswith("text/event-stream")
+
+
+@dataclass(frozen=True)
+class Reply:
+    asked: str  # method and path
+    status_code: int
+    headers: HTTPMessage
+    content: bytes  # nothing of a stream
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status_code < 300
+
+    @property
+    def text(self) -> str:
+        return self.content.decode()
+
+    def json(self):
+        return json.loads(self.content)
+
+
+class Http:
+    """The plainest client that there is: of thousands of requests, most of the time would be a better one's."""
+
+    def __init__(self, url: str) -> None:
+        self.address = urlsplit(url).netloc
+        self._idle: list[HTTPConnection] = []  # each is used by one thread at a time
+
+    def request(self, method, path, *, content=b"", headers=None, params=None) -> Reply:
+        """Content that is not bytes but their iterator is sent in chunks."""
+        connection = self._idle.pop() if self._idle else HTTPConnection(self.address, timeout=20)
+        target = UNQUOTED.sub(lambda found: quote(found[0], safe=""), path)
+        target += f"?{urlencode(params)}" if params else ""
+        chunked = not isinstance(content, bytes)
+        sent = ({"Transfer-Encoding": "chunked"} if chunked else {}) | (headers or {})
+        try:
+            connection.request(method, target, content, sent, encode_chunked=chunked)
+            reply = connection.getresponse()
+            if is_stream(reply):  # it would not end
+                reply.close()
+                connection.close()
+            content = b"" if reply.closed else reply.read()
+            return Reply(f"{method} {path}", reply.status, reply.headers, content)
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            self._idle.append(connection)
+
+    def close(self) -> None:
+        for connection in self._idle:
+            connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
 class Api:
     """A plain HTTP client. The hot lane takes no chunked bodies, so a chunked request is one for the ordinary lane."""
 
     def __init__(self, url: str, lane: str) -> None:
         self.url = url
         self.lane = lane
-        self.http = httpx2.Client(base_url=url, timeout=20)
+        self.http = Http(url)
 
     def send(self, method, path, body=None, *, agent="ada", base="/api/v1", headers=None, **more):
         """One request, its body given as bytes or as what JSON shall say; the answer must be as it is described."""

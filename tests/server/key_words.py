@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
-import httpx2
+from http_words import Http
 
 from openintent.server import keys
 from openintent.server.routing import Route
@@ -213,7 +213,7 @@ class Caller:
     def __init__(self, url, lane, key=None):
         self.lane = lane
         self.key = key
-        self.http = httpx2.Client(base_url=url, timeout=20)
+        self.http = Http(url)
 
     def send(self, method, path, body=None, *, agent=None, headers=None, query=None):
         """The answer, read to its end unless it has none."""
@@ -222,15 +222,7 @@ class Caller:
         sent |= {} if self.key is None else {"X-API-Key": self.key}
         raw = b"" if body is None else json.dumps(body).encode()
         content = iter([raw]) if self.lane == "asgi" else raw
-        sent |= headers or {}
-        with self.http.stream(method, path, content=content, headers=sent, params=query or None) as reply:
-            if not is_stream(reply):
-                reply.read()
-            return reply
-
-
-def is_stream(reply):
-    return reply.headers["content-type"].startswith("text/event-stream")
+        return self.http.request(method, path, content=content, headers=sent | (headers or {}), params=query)
 
 
 class Things:

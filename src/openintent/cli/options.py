@@ -4,7 +4,6 @@ import functools
 import getpass
 import json
 import os
-import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -103,7 +102,7 @@ def user_at_host() -> str:
 
 def unique_agent() -> str:
     """The run's own. A pid alone would not do: containers on one host have their own, and may share its name."""
-    return f"{os.environ.get(AGENT_VARIABLE) or user_at_host()}:{os.getpid()}-{secrets.token_hex(2)}"
+    return f"{os.environ.get(AGENT_VARIABLE) or user_at_host()}:{os.getpid()}-{os.urandom(2).hex()}"
 
 
 def _ascii(name: str) -> str:

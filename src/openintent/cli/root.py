@@ -1,21 +1,30 @@
 """The command group that all others hang on."""
 
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Final
+
 import click
 
-from openintent.cli.agents import agents
-from openintent.cli.backup import backup, restore
-from openintent.cli.completion import completion
-from openintent.cli.demo.command import demo
-from openintent.cli.doctor import doctor
-from openintent.cli.events import events
-from openintent.cli.hold import hold
-from openintent.cli.intents import intents
-from openintent.cli.keys import keys
-from openintent.cli.leases import leases
-from openintent.cli.portfolios import portfolios
-from openintent.cli.schema import schema
-from openintent.cli.serve import serve
 from openintent.version import __version__
+
+# Where each command is. It is loaded when it is called: nobody waits for all the others.
+COMMANDS: Final[Mapping[str, str]] = {
+    "agents": "openintent.cli.agents",
+    "backup": "openintent.cli.backup",
+    "completion": "openintent.cli.completion",
+    "demo": "openintent.cli.demo.command",
+    "doctor": "openintent.cli.doctor",
+    "events": "openintent.cli.events",
+    "hold": "openintent.cli.hold",
+    "intents": "openintent.cli.intents",
+    "keys": "openintent.cli.keys",
+    "leases": "openintent.cli.leases",
+    "portfolios": "openintent.cli.portfolios",
+    "restore": "openintent.cli.backup",
+    "schema": "openintent.cli.schema",
+    "serve": "openintent.cli.serve",
+}
 
 # \b keeps click from filling the lines of a paragraph anew.
 EPILOG = """\b
@@ -47,23 +56,20 @@ Exit codes, of all commands:
 """
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+class Commands(click.Group):
+    """The commands of the table, each under the name that its function has."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # as click calls it
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # as above
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(__version__, prog_name="openintent")
 def main() -> None:
     """Leases and coordination for fleets of agents."""
-
-
-main.add_command(serve)
-main.add_command(hold)
-main.add_command(leases)
-main.add_command(intents)
-main.add_command(portfolios)
-main.add_command(agents)
-main.add_command(events)
-main.add_command(keys)
-main.add_command(backup)
-main.add_command(restore)
-main.add_command(demo)
-main.add_command(doctor)
-main.add_command(schema)
-main.add_command(completion)

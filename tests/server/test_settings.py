@@ -163,7 +163,10 @@ def test_a_program_that_names_neither_host_nor_origin_may_come_in():
     Gate().check(Knock())
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.evil.example", "localhost.evil.example", "0x7f.1", "[::1", ""])
+TRICKS = ["evil.example", "127.evil.example", "localhost.evil.example", "0x7f.1", "[::1", "", "[::1]]x", "x@localhost"]
+
+
+@pytest.mark.parametrize("host", TRICKS)
 def test_another_name_for_this_machine_is_a_trick(host):
     gate = Gate()
     for headers in ({"host": host}, {"host": "localhost", "origin": f"http://{host}"}):

@@ -10,10 +10,10 @@ know a key needs no such check.
 """
 
 import logging
+import re
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
-from urllib.parse import urlsplit
 
 from openintent.clock import boot_s
 from openintent.server import problems
@@ -31,6 +31,9 @@ UNKNOWN: Final = "Invalid or missing API key"
 # What examples and tutorials use. None can be a key of ours; but who sends one should learn what is wrong.
 DEV_KEYS: Final = frozenset(b"dev-user-key dev-agent-key dev-key dev test-key test your-api-key".split())
 CHALLENGE: Final = b'www-authenticate: Bearer realm="openintent"\r\n'
+# A name or an address, and perhaps a port. Whatever else a lenient reader would find a name in is no name.
+HOST: Final = re.compile(rb"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{0,5})?")
+ORIGIN: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://" + HOST.pattern)
 AGENTS_SHOWN_MAX: Final = 10
 NAME_SHOWN_MAX: Final = 200
 
@@ -142,11 +145,11 @@ class Gate:
         if host is not None and host not in self._known_hosts:
             self._check_host(host)
         origin = headers.get(b"origin")
-        if origin is not None and not _from_this_machine(origin.decode("latin-1")):
+        if origin is not None and not _from_this_machine(ORIGIN, origin):
             raise _forbidden("Origin refused: this page is not from this machine")
 
     def _check_host(self, host: bytes) -> None:
-        if not _from_this_machine("//" + host.decode("latin-1")):
+        if not _from_this_machine(HOST, host):
             why = "without configured keys only this machine is served, by its loopback names"
             raise _forbidden(f"Host refused: {why}")
         if len(self._known_hosts) < 64:
@@ -206,9 +209,6 @@ def _shown_agents(principal: Principal) -> str:
     return (", ".join(shown) or "nobody") + (f" and {more} more" if more else "")
 
 
-def _from_this_machine(url: str) -> bool:
-    try:
-        name = urlsplit(url).hostname
-    except ValueError:
-        return False
-    return name is not None and is_loopback(name)
+def _from_this_machine(form: re.Pattern[bytes], value: bytes) -> bool:
+    found = form.fullmatch(value)
+    return found is not None and is_loopback(found["name"].decode("ascii").strip("[]").lower())

@@ -67,8 +67,13 @@ def run_seeds(seeds: range) -> Tally:
     return tally
 
 
-def collect_by_hand() -> None:
-    """A history is one big heap of cycles: it is collected when it is over, at once, and nothing else is looked at."""
+def settle_down() -> None:
+    """A history is one big heap of cycles: it is collected when it is over, at once, and nothing else is looked at.
+
+    Crashes and full disks are what this is about: nobody wants to read of them, and whoever kept what is logged would
+    keep every world that failed.
+    """
+    logging.disable(logging.CRITICAL)
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -78,15 +83,17 @@ def run_many(first: int, count: int, *, processes: int = 1) -> Iterator[Tally]:
     """The tallies of all chunks, as they come."""
     chunks = [range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)]
     if processes > 1:
-        with multiprocessing.get_context("fork").Pool(processes, collect_by_hand) as pool:
+        with multiprocessing.get_context("fork").Pool(processes, settle_down) as pool:
             yield from pool.imap_unordered(run_seeds, chunks)
         return
-    collect_by_hand()
+    logged_before = logging.root.manager.disable
+    settle_down()
     try:
         yield from map(run_seeds, chunks)
     finally:
         gc.enable()
         gc.unfreeze()
+        logging.disable(logged_before)
 
 
 def fingerprint(violation: str) -> str:

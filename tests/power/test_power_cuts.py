@@ -94,9 +94,12 @@ async def test_records_that_are_behind_their_head_are_found_out(folder, small):
 
 
 async def test_a_lock_file_without_a_sync_is_found_out(folder):
+    """How often the lock file is written depends on how busy the machine is: it is given several lives."""
+    tallies = []
     with small_bounds("normal"):
-        tally = await lives(1, 40, folder, SEED, fsyncs=False)
-    assert tally.wrong["repeated"] > 0, tally.wrong
+        while len(tallies) < 30 and not (tallies and tallies[-1].wrong["repeated"]):
+            tallies.append(await lives(1, 40, folder, SEED + len(tallies), fsyncs=False))
+    assert tallies[-1].wrong["repeated"] > 0, tallies
 
 
 def test_a_damaged_journal_is_called_damaged(folder):

@@ -71,6 +71,7 @@ class Batch(msgspec.Struct):
     seq: int
     now_ms: int
     changes: dict[str, Any]
+    born: set[str]  # keys of things that were not there before
     wiped: list[tuple[str, str]]
     events: list[Event]
 
@@ -83,6 +84,7 @@ class Books:
         "assignments",
         "attempts",
         "batch",
+        "born",
         "changes",
         "children",
         "copied",
@@ -155,6 +157,7 @@ class Books:
         self.batch = 1  # the open one
         self.written = 0  # the newest batch that stores anything
         self.changes: dict[str, Any] = {}
+        self.born: set[str] = set()
         self.wiped: list[tuple[str, str]] = []
         self.events: list[Event] = []
         self.copied = False  # whether any of them stands in two logs
@@ -182,8 +185,18 @@ class Books:
         self.changes[key] = thing
         self.written = self.batch
 
+    def bear(self, key: str, thing: Any) -> None:
+        """The same for a thing whose key was never used before."""
+        self.changes[key] = thing
+        self.born.add(key)
+        self.written = self.batch
+
     def drop(self, key: str) -> None:
-        self.changes[key] = None
+        if key in self.born:
+            self.born.remove(key)
+            del self.changes[key]
+        else:
+            self.changes[key] = None
         self.written = self.batch
 
     def wipe(self, first: str, last: str) -> None:
@@ -222,9 +235,11 @@ class Books:
             changes[event_key(space, events[-1].seq)] = events
         for bucket, ends in _grouped(self.ends, bucket_of).items():
             changes[end_key(bucket, ends[-1].seq)] = ends
-        taken = Batch(self.batch, self.rev, self.token, self.seq, self.now_ms, changes, self.wiped, self.events)
+        taken = Batch(
+            self.batch, self.rev, self.token, self.seq, self.now_ms, changes, self.born, self.wiped, self.events
+        )
         self.batch += 1
-        self.changes, self.wiped, self.events, self.ends, self.copied = {}, [], [], [], False
+        self.changes, self.born, self.wiped, self.events, self.ends, self.copied = {}, set(), [], [], [], False
         return taken
 
 

@@ -16,7 +16,8 @@ def grant(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str | No
     books.leases[lease_id] = lease
     books.held[holder] = books.held.get(holder, 0) + 1
     books.timers.watch(lease, lease.deadline_ms)
-    keep(books, lease)
+    lease.batch = books.batch
+    books.bear("l/" + lease_id, lease)
     books.log("lease_acquired", space.home, holder, constant_part(lease))
     return lease
 

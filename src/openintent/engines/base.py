@@ -31,6 +31,10 @@ class Put(msgspec.Struct, frozen=True, array_like=True, tag=1):
     value: bytes
 
 
+class New(Put, frozen=True, array_like=True, tag=4):
+    """A put under a key that was never used before. If that goes again soon, it need never have been stored apart."""
+
+
 class Delete(msgspec.Struct, frozen=True, array_like=True, tag=2):
     key: str
 
@@ -42,7 +46,7 @@ class DeleteRange(msgspec.Struct, frozen=True, array_like=True, tag=3):
     last: str
 
 
-Change = Put | Delete | DeleteRange
+Change = Put | New | Delete | DeleteRange
 
 
 class Record(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from openintent.engines.base import (
     Deposed,
     Guarantees,
     Head,
+    New,
     OutcomeUncertain,
     Put,
     Record,
@@ -329,15 +330,23 @@ def coalesce(changes: Iterable[Change]) -> tuple[list[DeleteRange], dict[str, by
     """What changes amount to, one after the other: first these ranges go, then each key gets its value, or none."""
     ranges: list[DeleteRange] = []
     values: dict[str, bytes | None] = {}
+    born: set[str] = set()  # what was not there before these changes
     for change in changes:
         if isinstance(change, Put):
+            if type(change) is New and change.key not in values:
+                born.add(change.key)
             values[change.key] = change.value
         elif isinstance(change, Delete):
-            values[change.key] = None
+            if change.key in born:
+                born.remove(change.key)
+                del values[change.key]
+            else:
+                values[change.key] = None
         else:
             ranges.append(change)
             for key in [key for key in values if change.first <= key < change.last]:
                 del values[key]
+                born.discard(key)
     return ranges, values
 
 

@@ -18,7 +18,7 @@ from openintent.core.answers import Queued, Reply
 from openintent.core.books import Batch, Books
 from openintent.core.commands import Acquire, Command, Gone, Tick
 from openintent.core.ledger import LOADED_KINDS, Ledger
-from openintent.engines.base import Change, Delete, DeleteRange, Deposed, Engine, Head, Put
+from openintent.engines.base import Change, Delete, DeleteRange, Deposed, Engine, Head, New, Put
 from openintent.errors import EngineError, EngineUnavailable
 from openintent.grantor.feed import Feed
 from openintent.grantor.history import History
@@ -362,7 +362,7 @@ class Grantor:
 
 def _encoded(batch: Batch) -> list[Change]:
     changes: list[Change] = [DeleteRange(first, last) for first, last in batch.wiped]
-    encode = records.encode
+    encode, born = records.encode, batch.born
     for key, thing in batch.changes.items():
-        changes.append(Delete(key) if thing is None else Put(key, encode(thing)))
+        changes.append(Delete(key) if thing is None else (New if key in born else Put)(key, encode(thing)))
     return changes

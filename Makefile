@@ -59,6 +59,7 @@ lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	MYPYPATH=src:bench:bench/clients $(BIN)/mypy --strict bench/run.py bench/instructions.py bench/hotpath.py bench/clients/*.py
 
 $(MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

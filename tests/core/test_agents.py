@@ -218,9 +218,9 @@ def test_agents_who_can_get_no_mark_any_more_cost_no_timer(world):
     for _ in range(5_000):
         world.register("ann", BEAT_MS)
         world.mark("ann", "dead")
-    assert len(world.books.timers._heap) <= 1_100
+    assert len(world.books.timers) <= 1_100
     world.stop()
-    assert len(world.books.timers._heap) == 0
+    assert len(world.books.timers) == 0
 
 
 # Assignments

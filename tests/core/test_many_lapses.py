@@ -1,8 +1,11 @@
 """Many things that fall due at once: time stands still rather than everybody."""
 
+from collections import Counter
+
 from world import World
 
 from openintent.core.ledger import DUE_PER_COMMAND_MAX, DUE_PER_TICK_MAX
+from openintent.core.loading import LOADED_PER_MS
 from openintent.model import Limits
 
 MANY = 3 * DUE_PER_TICK_MAX
@@ -36,10 +39,25 @@ def test_no_lease_is_there_at_its_deadline_however_late_it_is():
         assert all(lease.deadline_ms > books.now_ms for lease in books.leases.values())
 
 
-def test_those_who_end_in_the_same_millisecond_end_together():
+def test_those_who_end_in_the_same_millisecond_end_together_and_no_request_waits_for_them():
     world = World(Limits(leases_per_agent_max=MANY))
     for index in range(MANY):
         world.acquire("ann", f"s{index}", ttl_ms=1_000)
     world.now_ms = 1_500
     world.acquire("bob", "new")
-    assert len(world.ledger.books.leases) == 1
+    assert len(world.books.leases) == MANY + 1
+    assert world.books.now_ms == 999
+    world.advance(0)
+    assert [lease.holder for lease in world.books.leases.values()] == ["bob"]
+
+
+def test_after_a_crash_not_all_leases_end_in_the_same_instant():
+    world = World(Limits(leases_per_agent_max=MANY))
+    for index in range(MANY):
+        world.acquire("ann", f"s{index}", ttl_ms=1_000)
+    world.commit()
+    world.crash()
+    books = world.books
+    ends = Counter(lease.deadline_ms for lease in books.leases.values())
+    assert min(ends) == books.now_ms + 1_000
+    assert set(ends.values()) == {LOADED_PER_MS}

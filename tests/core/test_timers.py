@@ -10,6 +10,7 @@ from openintent.core.timers import NEVER, Timers
 from openintent.model import DEAD
 
 instants = st.integers(0, 40)
+spans = st.sampled_from([1, 3, 8, 64])
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("watch"), instants, st.just(0)),
@@ -34,9 +35,9 @@ def popped(heap: Timers, now_ms: int) -> list[Thing]:
     return found
 
 
-@given(steps)
-def test_whatever_is_due_pops_once_and_nothing_else_does(steps):
-    with mock.patch.object(timers, "LITTER_MIN", 2):
+@given(steps, spans)
+def test_whatever_is_due_pops_once_and_nothing_else_does(steps, span_ms):
+    with mock.patch.object(timers, "LITTER_MIN", 2), mock.patch.object(timers, "SPAN_MS", span_ms):
         heap, alive = Timers(), []
         for verb, at_ms, which in steps:
             thing = alive[which % len(alive)] if alive else None
@@ -53,6 +54,7 @@ def test_whatever_is_due_pops_once_and_nothing_else_does(steps):
             elif verb == "pop":
                 due = [thing for thing in alive if thing.due_ms <= at_ms]
                 alive = [thing for thing in alive if thing.due_ms > at_ms]
+                heap.now_ms = max(heap.now_ms, at_ms)
                 found = popped(heap, at_ms)
                 assert len(found) == len(due)
                 assert set(found) == set(due)
@@ -67,7 +69,7 @@ def test_a_deadline_that_moves_later_costs_nothing():
     for due_ms in range(11, 100):
         thing.due_ms = due_ms
         heap.add(thing)
-    assert len(heap._heap) == 1
+    assert len(heap) == 1
     assert heap.pop_due(98) is None
     assert heap.pop_due(99) is thing
 
@@ -95,7 +97,7 @@ def test_the_dead_do_not_pile_up():
         heap.add(thing)
         thing.due_ms = DEAD
         heap.died(thing)
-    assert len(heap._heap) <= timers.LITTER_MIN + 1
+    assert len(heap) <= timers.LITTER_MIN + 1
 
 
 def test_what_has_popped_is_no_litter_when_it_dies():
@@ -110,19 +112,23 @@ def test_the_next_instant_is_known_after_each_step():
     heap = Timers()
     for due_ms in (1_000, 2_000):
         heap.add(Thing(due_ms))
+    assert heap.next_ms == 1_000 // timers.SPAN_MS * timers.SPAN_MS
+    heap.pop_due(999)
     assert heap.next_ms == 1_000
     heap.pop_due(1_000)
+    assert 1_000 < heap.next_ms <= 2_000
+    heap.pop_due(1_999)
     assert heap.next_ms == 2_000
     heap.pop_due(2_000)
     assert heap.next_ms == NEVER
 
 
-@given(st.lists(instants, max_size=40), instants, st.integers(1, 8))
-def test_time_reaches_as_far_as_so_many_fall_due_and_the_first_one_in_any_case(due, now_ms, most):
-    heap = Timers()
-    for at_ms in due:
-        heap.add(Thing(at_ms))
-    reached = heap.reach(now_ms, most) if heap.next_ms <= now_ms else now_ms
+@given(st.lists(instants, max_size=40), instants, st.integers(1, 8), spans)
+def test_time_reaches_as_far_as_so_many_fall_due(due, now_ms, most, span_ms):
+    with mock.patch.object(timers, "SPAN_MS", span_ms):
+        heap = Timers()
+        for at_ms in due:
+            heap.add(Thing(at_ms))
+        reached = heap.reach(now_ms, most) if heap.next_ms <= now_ms else now_ms
     few_enough = [at for at in range(now_ms + 1) if sum(each <= at for each in due) <= most]
-    first = min((each for each in due if each <= now_ms), default=0)
-    assert reached == max([*few_enough, first])
+    assert reached == max([*few_enough, min([*due, now_ms]) - 1])

@@ -54,7 +54,7 @@ TERMS: Final = (
             ),
             Edit(
                 "core/loading.py",
-                "        deadline_ms = promised_end_ms(lease, books.now_ms + lease.ttl_ms_max)",
+                "        deadline_ms = promised_end_ms(lease, began_ms + lease.ttl_ms_max)",
                 "        deadline_ms = max(lease.deadline_ms, books.now_ms)",
             ),
         ),

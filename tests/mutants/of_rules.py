@@ -269,8 +269,8 @@ ENDS: Final = (
         (
             Edit(
                 "core/timers.py",
-                "        while self._heap and self._heap[0][0] <= now_ms:",
-                "        while self._heap and self._heap[0][0] < now_ms:",
+                "        while self._near and self._near[0][0] <= now_ms:",
+                "        while self._near and self._near[0][0] < now_ms:",
             ),
         ),
         (tests(story("expiry_at_the_deadline")),),

@@ -150,7 +150,7 @@ class Books:
         self.horizon = 0  # events up to this one may have been forgotten
         self.held: dict[str, int] = {}  # leases by holder
         self.waiting: dict[str, int] = {}  # waiters by holder
-        self.timers = Timers()
+        self.timers = Timers(now_ms)
 
         self.outbox: list[tuple[int, Reply]] = []  # answers to requests that waited
         self.queues: dict[tuple[str, str], int] = {}  # new lengths, by space and scope, for whoever watches

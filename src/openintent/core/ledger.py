@@ -93,10 +93,12 @@ class Ledger:
         books = self.books
         assert now_ms >= books.now_ms, (now_ms, books.now_ms)
         due = books.timers.next_ms <= now_ms
-        if due:
-            most = DUE_PER_TICK_MAX if type(command) is commands.Tick else DUE_PER_COMMAND_MAX
-            now_ms = max(books.now_ms, books.timers.reach(now_ms, most))
-        books.now_ms = now_ms
+        if due and type(command) is commands.Tick:
+            # The first one in any case: somebody has to begin, and time to go on.
+            now_ms = max(books.timers.reach(now_ms, DUE_PER_TICK_MAX), min(books.timers.next_ms, now_ms))
+        elif due:
+            now_ms = max(books.timers.reach(now_ms, DUE_PER_COMMAND_MAX), books.now_ms)
+        books.now_ms = books.timers.now_ms = now_ms
         books.date_ms = now_ms + books.date_offset_ms
         if due:
             self._let_lapse(now_ms)

@@ -29,6 +29,7 @@ from openintent.model import (
     Waiter,
 )
 
+LOADED_PER_MS: Final = 100  # leases that get their ttl from the same millisecond on
 LOADED_KINDS: Final = ("i", "p", "q", "m", "g", "r", "o", "h", "l", "w", "a", "d", "c")  # a patch needs its intent
 
 
@@ -56,7 +57,9 @@ def _load_lease(books: Books, lease: Lease, deadline_ms: int | None) -> None:
     if lease.progress_ms is not None:
         lease.progress_end_ms = books.now_ms + lease.progress_ms
     if deadline_ms is None:
-        deadline_ms = promised_end_ms(lease, books.now_ms + lease.ttl_ms_max)
+        # Not all in one instant: if nobody comes back for them, that is when they end.
+        began_ms = books.now_ms + len(books.leases) // LOADED_PER_MS
+        deadline_ms = promised_end_ms(lease, began_ms + lease.ttl_ms_max)
     lease.deadline_ms = deadline_ms
     space = books.space(lease.space)
     lease.space = space.name  # one text for all leases in it

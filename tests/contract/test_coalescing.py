@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openintent.engines.base import Change, Delete, DeleteRange, New, Put
-from openintent.engines.sqlite import coalesce
+from openintent.engines.folding import coalesce
 
 keys = st.sampled_from(["a", "b"])
 lives = st.lists(

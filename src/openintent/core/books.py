@@ -124,8 +124,7 @@ class Books:
     def __init__(self, limits: Limits, *, term: int, token: int, seq: int, now_ms: int) -> None:
         self.limits = limits
         self.term, self.token, self.seq = term, token, seq
-        self.rev = 0
-        self.now_ms = now_ms
+        self.rev, self.now_ms = 0, now_ms
         self.date_offset_ms = 0  # wall clock minus ledger time; for dates only
         self.date_ms = now_ms  # the present as a date
         self.order = 0

@@ -10,7 +10,7 @@ by what the file says. Nothing here knows the wall clock, and nobody else can wr
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -20,16 +20,14 @@ import msgspec
 
 from openintent.engines.base import (
     Change,
-    Delete,
     DeleteRange,
     Deposed,
     Guarantees,
     Head,
-    New,
     OutcomeUncertain,
-    Put,
     Record,
 )
+from openintent.engines.folding import coalesce
 from openintent.engines.lockfile import LockFile
 from openintent.engines.worker import Worker
 from openintent.errors import EngineCorrupt, EngineUnavailable
@@ -324,30 +322,6 @@ class Store:
                 f"INSERT OR REPLACE INTO records (key, value) VALUES {marks}",  # noqa: S608  # only marks
                 [part for pair in some for part in pair],
             )
-
-
-def coalesce(changes: Iterable[Change]) -> tuple[list[DeleteRange], dict[str, bytes | None]]:
-    """What changes amount to, one after the other: first these ranges go, then each key gets its value, or none."""
-    ranges: list[DeleteRange] = []
-    values: dict[str, bytes | None] = {}
-    born: set[str] = set()  # what was not there before these changes
-    for change in changes:
-        if isinstance(change, Put):
-            if type(change) is New and change.key not in values:
-                born.add(change.key)
-            values[change.key] = change.value
-        elif isinstance(change, Delete):
-            if change.key in born:
-                born.remove(change.key)
-                del values[change.key]
-            else:
-                values[change.key] = None
-        else:
-            ranges.append(change)
-            for key in [key for key in values if change.first <= key < change.last]:
-                del values[key]
-                born.discard(key)
-    return ranges, values
 
 
 def _weight(changes: Sequence[Change], blob: bytes) -> int:

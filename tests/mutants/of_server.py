@@ -13,7 +13,7 @@ CONNECTIONS: Final = (
     Mutant(
         "a request is recognised by its headers, whatever its first line says",
         (Edit("server/hotlane.py", " or data[last_end:line_end] != VERSION:", ":"),),
-        (tests("server/test_heads.py"),),
+        (tests("server/test_heads.py::test_a_line_is_read_anew_whatever_comes_after_it"),),
     ),
     Mutant(
         "a request that is refused leaves something behind",

@@ -73,21 +73,36 @@ def fed(line, house, data):
     return told, line.transport.statuses(), line.transport.closed, line.transport.ended
 
 
+async def compare(chunk):
+    """One server has seen its like, the other has not."""
+    fresh, practised = House(), House()
+    for each in PLAIN:
+        fed(practised.connect(), practised, each)
+    lines = fresh.connect(), practised.connect()
+    first = request("/hot/first")
+    assert fed(lines[0], fresh, first) == fed(lines[1], practised, first)
+    fresh.config.http_protocol_class.familiar.heads.clear()
+    assert practised.config.http_protocol_class.familiar.heads
+    assert fed(lines[0], fresh, chunk) == fed(lines[1], practised, chunk)
+
+
 @settings(max_examples=300, deadline=None)
 @given(chunks())
 def test_a_chunk_means_the_same_whether_or_not_its_like_has_been_seen(chunk):
-    async def compare():
-        fresh, practised = House(), House()
-        for each in PLAIN:
-            fed(practised.connect(), practised, each)
-        lines = fresh.connect(), practised.connect()
-        first = request("/hot/first")
-        assert fed(lines[0], fresh, first) == fed(lines[1], practised, first)
-        fresh.config.http_protocol_class.familiar.heads.clear()
-        assert practised.config.http_protocol_class.familiar.heads
-        assert fed(lines[0], fresh, chunk) == fed(lines[1], practised, chunk)
+    asyncio.run(compare(chunk))
 
-    asyncio.run(compare())
+
+ODD_LINES = [
+    "".join(odd if index == place else piece[0] for index, piece in enumerate(PIECES))
+    for place, oddities in enumerate(PIECES)
+    for odd in oddities
+]
+
+
+@pytest.mark.parametrize("line", ODD_LINES)
+async def test_a_line_is_read_anew_whatever_comes_after_it(line):
+    await compare(f"{line}\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+    await compare(f"{line}\r\nHost: localhost\r\n\r\n".encode())
 
 
 @pytest.fixture

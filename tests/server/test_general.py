@@ -57,7 +57,7 @@ def test_retry_after_is_whole_seconds_rounded_up_and_the_body_has_the_exact_numb
 
 
 def test_retry_after_is_never_zero(api, space):
-    api.lease(space, ttl_seconds=0.4)
+    api.lease(space, ttl_seconds=0.9)
     assert api.post(f"{space}/leases", {}, agent="bob").headers["Retry-After"] == "1"
 
 

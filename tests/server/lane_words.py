@@ -69,6 +69,8 @@ class Office:
             Route("GET", "/hot/{}", print, hot=True),
             Route("POST", "/hot/{}", print, hot=True),
             Route("GET", "/slow/{}", print),
+            Route("GET", "/hot/plain", print),
+            Route("PUT", "/hot/other", print, hot=True),
         ]
     )
 

@@ -19,7 +19,21 @@ PIECES = [
     ["", "\r\n", "X\r\n"],
     ["GET", "POST", "PATCH", "get", "CONNECT", "G\tT"],
     [" ", "  "],
-    ["/hot/a", "/hot/a1", "/hot/a-b", "/hot/", "/hot/a b", "/hot/a?x=1", "/hot/%61", "/hot/a/", "/slow/x", "*", ""],
+    [
+        "/hot/a",
+        "/hot/a1",
+        "/hot/a-b",
+        "/hot/",
+        "/hot/a b",
+        "/hot/a?x=1",
+        "/hot/%61",
+        "/hot/a/",
+        "/hot/plain",
+        "/hot/other",
+        "/slow/x",
+        "*",
+        "",
+    ],
     [" HTTP/1.1", " HTTP/1.0", " HTTP/2.0", " HTTP/1.1 ", ""],
 ]
 HEADERS = [

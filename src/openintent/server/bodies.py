@@ -28,7 +28,6 @@ MODES_NOT_OFFERED: Final = ("shared", "intent", "semaphore")
 SLUG_CHARS_MAX: Final = 128
 FAULTS_MAX: Final = 100  # nobody reads more, and a body of nothing but faults must not grow tenfold in the answer
 
-
 _SLUG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]*")
 
 _as_json: Final = msgspec.json.Encoder().encode
@@ -272,7 +271,7 @@ def agent(exchange: Exchange, limits: Limits, *, named: str | None = None) -> st
     """Who asks: `named` elsewhere than in the header, and checked there. Lease calls without an agent are refused."""
     head = exchange.head
     if head is not None and head.agent is not None:
-        found: str | None = named or head.agent
+        found: str | None = head.agent if named is None else named
     else:
         found = _speaker(exchange, limits, named)
     if found is None:

@@ -75,11 +75,10 @@ class HotProtocol(Connection):
         last = data[last_at:last_end]
         if not last.isalnum() or line_end > LINE_BYTES_MAX:
             return False
-        route, name = door.fixed.get(last), last.decode("ascii")
-        names = [*door.names, name] if route is None else door.names.copy()
-        route = route or door.free
+        route, name = door.fixed.get(last, door.free), last.decode("ascii")
         if route is None:
             return False
+        names = door.names.copy() if last in door.fixed else [*door.names, name]
         self.fields = fields
         cycle = self.mark = self.cycle = HotCycle(self, door.method, door.path + name, "", Match(route, names), head)
         cycle.body = data[body_at:]

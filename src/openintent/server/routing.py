@@ -58,7 +58,7 @@ class Door(msgspec.Struct, frozen=True):
     method: str
     path: str
     names: list[str]
-    fixed: dict[bytes, Route]  # by the last segment
+    fixed: dict[bytes, Route | None]  # by the last segment; None where that leads elsewhere, or nowhere
     free: Route | None  # where the last segment is a name
 
 
@@ -109,7 +109,7 @@ class Router:
         """What can be asked there often. The path ends with the slash before its last segment."""
         node, names = self._descend(path[:-1]) or ({}, [])
         routes = {last: leaf.get("", {}).get(method) for last, leaf in node.items() if last}
-        hot = {last.encode(): route for last, route in routes.items() if route is not None and route.hot}
+        hot = {last.encode(): route if route is not None and route.hot else None for last, route in routes.items()}
         return Door(method, path, names, hot, hot.pop(NAME.encode(), None))
 
     def _tree_of(self, above: str) -> tuple[Any, ...]:

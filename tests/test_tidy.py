@@ -26,9 +26,10 @@ FUNCTION_LINES_MAX = 40
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MEDIAN_MAX = 7
 
-BOTTOM = frozenset({"clock", "errors", "model", "records", "trust", "version", "wire"})
+BOTTOM = frozenset({"chance", "clock", "errors", "model", "records", "trust", "version", "wire"})
 # What each layer may import of ours, besides itself. A layer that is not named here is on top: it may import anything.
 MAY_IMPORT = {
+    "chance": frozenset(),
     "clock": frozenset(),
     "errors": frozenset(),
     "trust": frozenset(),

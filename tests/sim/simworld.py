@@ -16,6 +16,7 @@ from simnet import Network, SimTransport
 from simserver import SimServer
 from simstore import FencedStore
 
+from openintent.chance import SPREAD
 from openintent.client import calls, drivers, flows
 from openintent.client.calls import Wish
 from openintent.errors import OpenIntentError
@@ -265,6 +266,7 @@ class _Determined:
         self._state = global_random.getstate()
         self._loop = events._get_running_loop()
         global_random.seed(self._random.random())
+        SPREAD.seed(self._random.random())
         self._bits, lease_routes._random_bits = lease_routes._random_bits, self._random.getrandbits
         self._clock, drivers.boot_s = drivers.boot_s, _loop_time
         self._ledger, grantor.Ledger = grantor.Ledger, self._tape.ledger  # type: ignore[misc, assignment]

@@ -1,9 +1,9 @@
 """The two ways of answering a flow. All that differs between the clients below their methods is in this file."""
 
-import random
 import time
 from typing import Any, Protocol, TypeVar
 
+from openintent.chance import SPREAD
 from openintent.client.calls import Call
 from openintent.client.flows import Flow, Now, Pause
 from openintent.client.replies import Reply
@@ -27,7 +27,7 @@ class AsyncTransport(Protocol):
 
 
 def drawn_s(pause: Pause) -> float:
-    return random.uniform(pause.at_least_s, pause.at_most_s)  # noqa: S311  # it spreads clients, it hides nothing
+    return SPREAD.uniform(pause.at_least_s, pause.at_most_s)
 
 
 def run(flow: Flow[T], transport: Transport) -> T:

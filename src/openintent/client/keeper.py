@@ -10,11 +10,11 @@ Promised: every watcher is told before trust ends. Not promised: that what it do
 import logging
 import math
 import os
-import random
 import threading
 from collections.abc import Callable, Container, Mapping
 from typing import Final
 
+from openintent.chance import SPREAD
 from openintent.client import calls, keeping
 from openintent.client.drivers import Transport
 from openintent.client.hold import CLIENT_CLOSED, TRUST_ENDED, Hold
@@ -37,7 +37,7 @@ LEASES_PER_HEARTBEAT_MAX: Final = 10_000
 
 
 def _chance() -> float:
-    return random.random()  # noqa: S311  # it spreads clients, it hides nothing
+    return SPREAD.random()
 
 
 class Keeper:

@@ -4,7 +4,6 @@ Of all stints on the machine one serves the file, if any can, within tens of mil
 No polling is needed for that: a stint keeps a connection to the grantor, which ends when the grantor does.
 """
 
-import random
 import select
 import socket
 import threading
@@ -12,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from openintent.chance import SPREAD
 from openintent.clock import boot_s
 from openintent.embedded.sockets import connect
 from openintent.engines.lockfile import look
@@ -77,7 +77,7 @@ class Stint:
             steady = boot_s() - since > STEADY_S
             pause_s = PAUSE_S_MIN if steady else min(pause_s * 2, PAUSE_S_MAX)
             # Not all at once: those who are refused the lock by each other would only have to try again.
-            self._wait(random.uniform(0, pause_s))  # noqa: S311  # it spreads members, it hides nothing
+            self._wait(SPREAD.uniform(0, pause_s))
 
     def _stand_by(self) -> bool:
         """Stay with whoever serves the file until that ends. False if nobody does."""

@@ -64,6 +64,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     absence_ms: int = 5_000  # how long a waiter without an open request keeps its rank
     blink_ms: int = 50  # the gap between two slices of one wait
     return_ms: int = 1_000  # the same after a restart: the SDK tries again at least once a second
+    preempt_grace_ms: int = 10_000  # what is left at least to the holder of a lease that is preempted
+    preempted_per_call_max: int = 1_000  # leases in the way of one request that preempts
 
 
 class Lease(msgspec.Struct, array_like=True, gc=False, kw_only=True):
@@ -94,6 +96,8 @@ class Lease(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     # while it runs
     batch: int = 0
     timer_ms: int = DEAD
+    priority: int = 0  # kept, as the next; they stand last, so that records which lack them are still read
+    preempt_reason: str | None = None  # who asked for it, once a higher priority has
 
     @property
     def due_ms(self) -> int:
@@ -370,6 +374,11 @@ def agent_space(agent_id: str) -> str:
     return AGENT_SPACE + agent_id
 
 
+def agent_name_of(agent_id: str) -> str:
+    """The agent that this is an instance of: what stands before the first `~`; whoever is no instance is itself."""
+    return agent_id.partition("~")[0] or agent_id
+
+
 def portfolio_of(space: str) -> str | None:
     """The portfolio whose space this is, if it is one's."""
     return space[len(PORTFOLIO_SPACE) :] if space.startswith(PORTFOLIO_SPACE) else None
@@ -378,8 +387,7 @@ def portfolio_of(space: str) -> str | None:
 def coordinator_space(*, intent_id: str | None, portfolio_id: str | None) -> str:
     """Where the one who coordinates an intent, or a portfolio, holds his lease."""
     assert (intent_id is None) != (portfolio_id is None)
-    coordinated = intent_space(intent_id) if intent_id is not None else portfolio_space(portfolio_id or "")
-    return COORDINATOR_SPACE + coordinated
+    return COORDINATOR_SPACE + (portfolio_space(portfolio_id or "") if intent_id is None else intent_space(intent_id))
 
 
 def spaces_of_intent(intent_id: str) -> tuple[str, str]:

@@ -148,6 +148,27 @@ def test_what_was_lost_by_silence_is_given_back_all_the_same(world):
     assert world.released == [True]
 
 
+def test_what_was_preempted_is_given_back_as_soon_as_the_work_has_stopped(world):
+    def body(lease: Lease) -> None:
+        hold_of(lease).ask_back()
+        lose(lease, "trust_ended")
+
+    with pytest.raises(LeaseLost) as lost:
+        work(world.block(), body)
+    assert lost.value.reason == "preempted"
+    assert world.released == [True]
+
+
+def test_whoever_wants_to_know_is_called_when_the_lease_is_asked_for(world):
+    called: Queue[Lease] = Queue()
+
+    def body(lease: Lease) -> None:
+        hold_of(lease).ask_back()
+        assert called.get(timeout=PATIENCE_S) is lease
+
+    work(world.block(on_preempt=called.put), body)
+
+
 def test_callbacks_are_called_with_the_lease(world):
     called: Queue[Lease] = Queue()
 

@@ -42,6 +42,13 @@ def test_a_write_names_version_token_and_attempt():
     assert calls.patch_state("i", [], version=3, token=None, attempt="t").headers["If-Match"] == "3"
 
 
+def test_a_change_of_status_names_them_too():
+    call = calls.set_status("i", "active", version=3, reason=None, token=7, attempt="t")
+    assert call.headers == {"Idempotency-Key": "t", "If-Match": "3"}
+    assert call.body == {"status": "active", "token": 7}
+    assert "token" not in calls.set_status("i", "active", version=3, reason="so", token=None, attempt="t").body
+
+
 def test_what_was_not_said_is_not_sent():
     call = calls.acquire(Wish(space="intent:i"), attempt="t", wait_s=0.0)
     assert call.body == {"scope": "*", "ttl_seconds": 60.0, "wait_seconds": 0.0}
@@ -107,3 +114,5 @@ def test_the_server_is_where_the_environment_says(monkeypatch):
     monkeypatch.setenv("OPENINTENT_URL", "http://lease.example:80")
     assert spelling.urls_of(None) == ("http://lease.example:80",)
     assert spelling.urls_of(["http://a", "http://b"]) == ("http://a", "http://b")
+    assert spelling.urls_of("http://a, http://b") == ("http://a", "http://b")
+    assert spelling.urls_of("sqlite:///a,b.db") == ("sqlite:///a,b.db",)

@@ -211,6 +211,24 @@ async def test_a_write_under_a_dead_lease_is_refused(client, intent):
     for named in (lease, lease.token):
         with pytest.raises(StaleTokenError):
             await client.patch_state(intent.id, {"a": 2}, lease=named)
+        with pytest.raises(StaleTokenError):
+            await client.set_status(intent.id, None, "completed", lease=named)
+    assert (await client.get_intent(intent.id)).status != "completed"
+
+
+async def test_who_coordinates_more_than_the_intent_names_its_lease_to_write_there(client, other, intent):
+    portfolio = await client.create_portfolio("Q3")
+    await client.add_intent_to_portfolio(portfolio.id, intent.id)
+    lead = await client.acquire_coordinator_lease(portfolio_id=portfolio.id)
+    part = await client.create_child_intent(intent.id, "Chapter")
+    for each in (intent, part):
+        assert (await client.patch_state(each.id, {"a": 1}, lease=lead)).state["a"] == 1
+        assert (await client.set_status(each.id, None, "active", lease=lead)).status == "active"
+    await client.release_coordinator_lease(lead)
+    successor = await other.acquire_coordinator_lease(portfolio_id=portfolio.id)
+    with pytest.raises(StaleTokenError) as stale:
+        await client.set_status(part.id, None, "completed", lease=lead)
+    assert (stale.value.token, stale.value.live_token) == (lead.token, successor.token)
 
 
 async def test_a_write_under_anothers_scope_is_refused(client, other, intent):

@@ -9,7 +9,14 @@ from time import monotonic
 
 import pytest
 
-from openintent import AsyncOpenIntentClient, ConflictError, LeaseLost, OpenIntentClient, WaitTimeout
+from openintent import (
+    AsyncOpenIntentClient,
+    ConflictError,
+    LeaseLost,
+    OpenIntentClient,
+    StaleTokenError,
+    WaitTimeout,
+)
 
 SOON_S = 10.0
 
@@ -46,6 +53,35 @@ async def test_a_task_that_coordinates_is_cancelled_when_it_may_no_longer(server
             async with client.coordinate(portfolio_id=portfolio.id, ttl_seconds=0.6) as lease:
                 await asyncio.to_thread(rival.revoke_lease, lease.id, "a coup")
                 await asyncio.sleep(SOON_S)
+
+
+def test_writes_to_what_is_coordinated_name_the_coordinators_token(sync_client, rival):
+    intent = rival.create_intent("Report")
+    with pytest.raises(LeaseLost), sync_client.coordinate(intent_id=intent.id) as lead:
+        with sync_client.lease(intent.id, "plan") as inner:
+            assert sync_client._holder.token_for(intent.id, None) == inner.token
+        assert sync_client._holder.token_for(intent.id, None) == lead.token
+        assert sync_client._holder.token_for("another", None) is None
+        sync_client.patch_state(intent.id, {"plan": 1})
+        rival.revoke_lease(lead.id, "a coup")
+        successor = rival.acquire_coordinator_lease(intent_id=intent.id)
+        for write in (
+            lambda: sync_client.patch_state(intent.id, {"plan": 2}),
+            lambda: sync_client.set_status(intent.id, None, "completed"),
+        ):
+            with pytest.raises(StaleTokenError) as stale:
+                write()
+            assert (stale.value.token, stale.value.live_token) == (lead.token, successor.token)
+    assert sync_client.set_status(intent.id, None, "completed").state == {"plan": 1}
+
+
+@pytest.mark.anyio
+async def test_writes_of_a_task_to_what_it_coordinates_name_its_token(server_url, rival):
+    intent = rival.create_intent("Report")
+    async with AsyncOpenIntentClient(server_url) as client, client.coordinate(intent_id=intent.id) as lead:
+        assert client._holder.token_for(intent.id, None) == lead.token
+        assert (await client.set_status(intent.id, None, "active")).status == "active"
+        assert await asyncio.to_thread(client._holder.token_for, intent.id, None) == lead.token
 
 
 def test_whoever_waits_is_next(sync_client, rival, portfolio):

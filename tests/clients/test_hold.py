@@ -213,13 +213,54 @@ def test_what_remains_is_nothing_after_a_loss_and_little_before_the_end(lease, c
     [
         ("trust_ended", "no renewal of the lease was confirmed in time"),
         ("client_closed", "the client that kept the lease alive was closed"),
-        ("preempted", "the lease has ended: preempted"),
+        ("preempted", "a higher priority asked for the lease, and its time is over"),
+        ("max_hold", "the lease has ended: max_hold"),
     ],
 )
 def test_a_loss_says_why_in_words_and_in_codes(lease, reason, message):
     hold_of(lease).lose(reason)
     lost = hold_of(lease).failure()
     assert (lost.message, lost.code, lost.reason, lost.token) == (message, "lease_lost", reason, 7)
+
+
+def test_when_the_time_of_a_lease_that_was_asked_for_is_over_that_is_why(lease, clock):
+    hold_of(lease).ask_back()
+    lease.check()
+    clock.now = 29.9
+    with pytest.raises(LeaseLost) as lost:
+        lease.check()
+    assert lost.value.reason == "preempted"
+
+
+def test_another_end_of_a_lease_that_was_asked_for_has_its_own_reason(lease):
+    hold_of(lease).ask_back()
+    hold_of(lease).lose("revoked")
+    assert hold_of(lease).failure().reason == "revoked"
+
+
+def test_everybody_who_works_under_it_is_told_once_that_it_is_asked_for(lease):
+    told = []
+    first, second = (Watcher(lambda: None, lambda: None, lambda n=n: told.append(n)) for n in (1, 2))
+    hold = hold_of(lease)
+    hold.enter(first)
+    assert not lease.preempt_asked
+    hold.ask_back()
+    hold.enter(second)
+    hold.ask_back()
+    hold.ask_back()
+    assert told == [1, 2]
+    assert lease.preempt_asked
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_any_reply_may_tell_that_it_is_asked_for_unless_it_comes_too_late(lease, clock, late):
+    clock.now = 40.0 if late else 1.0
+    show(lease, seen(promise(sent_at=1.0), preempt_asked=True))
+    assert lease.preempt_asked is not late
+
+
+def test_a_lease_that_comes_back_asked_for_is_known_to_be(clock):
+    assert Lease(seen(preempt_asked=True), clock=clock).preempt_asked
 
 
 def test_in_a_forked_child_a_lease_is_lost_because_of_the_fork(lease, monkeypatch):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from conftest import serving
 
-from openintent import AsyncOpenIntentClient, Lease, LeaseLost, OpenIntentClient, StaleTokenError
+from openintent import AsyncOpenIntentClient, Intent, Lease, LeaseLost, OpenIntentClient, StaleTokenError
 from openintent.clock import boot_s
 
 pytestmark = pytest.mark.alone  # short leases in real time
@@ -77,18 +77,24 @@ def test_a_revocation_reaches_the_thread_and_its_callback(sync_client, rival, in
     assert lost.value.reason == "revoked"
 
 
+def done(client: OpenIntentClient, intent: Intent) -> Intent:
+    return client.set_status(intent.id, None, "completed")
+
+
 def test_writes_in_the_block_name_its_token(sync_client, rival, intent):
     def body(lease: Lease) -> None:
         sync_client.patch_state(intent.id, {"a": 1})
         rival.revoke_lease(lease.id, "maintenance")
-        with pytest.raises(StaleTokenError) as stale:
-            sync_client.patch_state(intent.id, {"a": 2})
-        assert stale.value.token == lease.token
+        for write in (lambda: sync_client.patch_state(intent.id, {"a": 2}), lambda: done(sync_client, intent)):
+            with pytest.raises(StaleTokenError) as stale:
+                write()
+            assert stale.value.token == lease.token
         assert lease.lost.wait(PATIENCE_S)
 
     with pytest.raises(LeaseLost):
         under(sync_client, intent, body)
     sync_client.patch_state(intent.id, {"a": 3})
+    assert done(sync_client, intent).status == "completed"
 
 
 def test_a_reentrant_lease_is_given_back_by_the_last(sync_client, rival, intent):

@@ -57,7 +57,8 @@ class Told:
         self.lost = threading.Event()
         self.at_risk = threading.Event()
         self.lost_at = 0.0
-        self.watcher = Watcher(self._lost, self.at_risk.set)
+        self.asked = threading.Event()
+        self.watcher = Watcher(self._lost, self.at_risk.set, self.asked.set)
 
     def _lost(self) -> None:
         self.lost_at = boot_s()
@@ -96,6 +97,16 @@ def test_a_lost_verdict_ends_it_at_once(keep):
     assert told.lost.wait(PATIENCE_S)
     assert hold.reason == "revoked"
     assert told.lost_at < hold.stop_at
+
+
+def test_a_lease_that_is_asked_for_is_renewed_and_its_watcher_told(keep):
+    asked = {"verdict": "preempt_asked", "remaining_seconds": 30.0, "reason": "ops"}
+    transport = Scripted(lambda ids: [{"id": id_, **asked} for id_ in ids])
+    _, (hold,), told = keep(transport, 0.6)
+    assert told.asked.wait(PATIENCE_S)
+    assert hold.preempt_asked
+    assert hold.trusted_until > boot_s() + 20
+    assert not told.lost.is_set()
 
 
 def test_a_heartbeat_that_hangs_delays_no_soft_stop(keep):

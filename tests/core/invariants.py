@@ -26,7 +26,8 @@ RUNTIME = {
 }
 
 
-def check_all(world: World) -> None:
+def check_all(world: World, ends_ms: dict[str, int] | None = None) -> None:
+    """`ends_ms` remembers those of leases that are preempted, from one check to the next in the same term."""
     books = world.books
     check_exclusion(books)
     check_story(books, story(world))
@@ -35,6 +36,7 @@ def check_all(world: World) -> None:
     check_counts(books)
     check_spaces(books)
     check_timers(books)
+    check_marks(books, {} if ends_ms is None else ends_ms)
     check_attempts(books)
     check_relations(books)
     check_groups(books)
@@ -154,6 +156,14 @@ def check_timers(books: Books) -> None:
     for lease in books.leases.values():
         assert lease.hold_end_ms is None or lease.deadline_ms <= lease.hold_end_ms
         assert lease.ttl_ms_max >= lease.ttl_ms
+
+
+def check_marks(books: Books, ends_ms: dict[str, int]) -> None:
+    """A lease that is preempted stays so, and lives to the end that it got, and no longer."""
+    marked = {lease.id: lease for lease in books.leases.values() if lease.preempt_reason is not None}
+    for lease in marked.values():
+        assert ends_ms.setdefault(lease.id, lease.hold_end_ms) == lease.hold_end_ms >= lease.deadline_ms
+    assert ends_ms.keys() & books.leases.keys() == marked.keys()
 
 
 def check_attempts(books: Books) -> None:

@@ -100,6 +100,41 @@ def test_a_full_registry_forgets_one_that_left_and_refuses_if_nobody_did():
     assert sorted(world.books.agents) == ["ann", "cid"]
 
 
+def test_a_full_registry_forgets_who_left_before_the_dead_and_of_these_who_was_silent_for_longest():
+    world = World(Limits(agents_max=4))
+    for agent in ("ann", "bob", "cid", "dan"):
+        world.register(agent, BEAT_MS)
+    world.advance(BEAT_MS)
+    world.heartbeat("ann")
+    world.heartbeat("dan")
+    world.advance(5 * BEAT_MS)
+    world.heartbeat("dan")
+    world.mark("cid", "deregistered")
+    assert [status(world, agent) for agent in ("ann", "bob", "dan")] == ["dead", "dead", "active"]
+    for newcomer, forgotten in (("eve", "cid"), ("fay", "bob"), ("gus", "ann")):
+        assert forgotten in world.books.agents
+        assert world.register(newcomer, BEAT_MS).agent.id == newcomer
+        assert forgotten not in world.books.agents
+    assert world.register("hal") == LimitReached("agents", 4), "the others are alive"
+    assert world.books.timers.next_ms > world.now_ms
+    world.commit()
+    world.crash()
+    assert sorted(world.books.agents) == ["dan", "eve", "fay", "gus"]
+
+
+def test_whoever_was_forgotten_is_heard_as_if_it_had_never_registered_and_may_come_back():
+    world = World(Limits(agents_max=1))
+    world.register("ann", BEAT_MS)
+    lease = world.acquire("ann", lease="L1", ttl_ms=100 * BEAT_MS).lease
+    world.advance(5 * BEAT_MS)
+    world.register("bob", BEAT_MS)
+    assert world.heartbeat("ann", [("L1", lease.token)]).status is None
+    assert lease.deadline_ms == world.now_ms + lease.ttl_ms, "its leases live on"
+    assert world.register("ann") == LimitReached("agents", 1)
+    world.advance(5 * BEAT_MS)
+    assert world.register("ann").agent.version == 1
+
+
 # Marks
 
 

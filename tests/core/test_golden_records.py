@@ -1,7 +1,8 @@
 """What this version writes down, version 1 of every record, and that it can be read back.
 
 `tests/golden/records-v1.txt` has a key and its bytes on each line, in hex. Only for a new format, under a new name,
-is such a file made anew (`pytest --rewrite-traces` writes it); those of old formats stay, and must still load.
+is such a file made anew (`pytest --rewrite-traces` writes it); those of old formats stay, and must still load. So must
+`records-v1-first.txt`, whose leases lack the fields that were added at their end.
 """
 
 from pathlib import Path
@@ -16,6 +17,8 @@ from openintent.errors import EngineCorrupt
 from openintent.model import Limits
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "records-v1.txt"
+FIRST = GOLDEN.with_name("records-v1-first.txt")
+BOTH = pytest.mark.parametrize("path", [GOLDEN, FIRST], ids=lambda path: path.stem)
 INTENT = "intent:report"
 
 
@@ -24,7 +27,7 @@ def everything_there_is() -> World:
     world = World()
     world.create("report", actor="ann", attempt="made", title="Report", state={"notes": ["x" * 5_000]})
     world.acquire("ann", "draft", space=INTENT, lease="L1", attempt="t1", purpose="write", metadata={"step": 1})
-    world.acquire("bob", "draft", space=INTENT, lease="L2", wait_ms=9_000, attempt="t2", priority=3)
+    world.acquire("bob", "draft", space=INTENT, lease="L2", wait_ms=9_000, attempt="t2", priority=3, preempt=True)
     world.acquire("cid", "build/**", lease="L3", cooldown_ms=30_000, max_hold_ms=60_000, progress_ms=5_000)
     world.progress("L3", "cid", checkpoint={"page": 7})
     world.portfolio("quarter", actor="ann", attempt="q1", name="Quarter", metadata={"year": 2})
@@ -63,9 +66,9 @@ def test_there_is_a_record_of_every_kind():
     assert {key[0] for key in read_back(GOLDEN.read_text())} == set(records.KINDS)
 
 
-def loaded() -> Ledger:
-    """What a new term makes of the golden file."""
-    store = read_back(GOLDEN.read_text())
+def loaded(path: Path) -> Ledger:
+    """What a new term makes of a golden file."""
+    store = read_back(path.read_text())
     ledger = Ledger(Limits(), term=2, token=4, seq=20, now_ms=1_000)
     farewell = records.decode("f/", store["f/"])
     for kind in LOADED_KINDS:
@@ -74,8 +77,9 @@ def loaded() -> Ledger:
     return ledger
 
 
-def test_the_records_of_version_1_are_understood():
-    books = loaded().books
+@BOTH
+def test_the_records_of_version_1_are_understood(path):
+    books = loaded(path).books
     lease, waiter = books.leases["L1"], books.waiters["L2"]
     assert (lease.holder, lease.scope, lease.token, lease.metadata) == ("ann", "draft", 1, {"step": 1})
     assert (waiter.ask.holder, waiter.ask.priority, waiter.attempt) == ("bob", 3, "t2")
@@ -86,8 +90,15 @@ def test_the_records_of_version_1_are_understood():
     assert [closed.holder for closed in books.spaces["space:s"].cooldowns] == ["cid"]
 
 
-def test_the_groups_of_version_1_are_understood():
-    books = loaded().books
+@pytest.mark.parametrize(("path", "mark"), [(GOLDEN, (0, "bob", 10_000)), (FIRST, (0, None, None))])
+def test_a_lease_that_lacks_the_newer_fields_is_one_that_nobody_asked_for(path, mark):
+    lease = loaded(path).books.leases["L1"]
+    assert (lease.priority, lease.preempt_reason, lease.hold_end_ms) == mark
+
+
+@BOTH
+def test_the_groups_of_version_1_are_understood(path):
+    books = loaded(path).books
     portfolio, member = books.portfolios["quarter"], books.members["quarter"]["report"]
     assert (portfolio.name, portfolio.created_by, portfolio.metadata) == ("Quarter", "ann", {"year": 2})
     assert (member.role, member.priority) == ("primary", 2)

@@ -8,7 +8,7 @@ import invariants
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from world import SPACE, World
+from world import SPACE, World, rows
 
 from openintent.core import commands
 from openintent.core.answers import DecisionSeen, Granted, IntentSeen, Queued, Reply, Seen
@@ -18,7 +18,7 @@ from openintent.core.timers import NEVER
 INTENT = "intent:i1"
 LONG = "long" * 1_000  # a state of two of them is kept as patches
 
-agents = st.sampled_from(["ann", "bob", "cid"])
+agents = st.sampled_from(["ann", "ann~1", "bob"])
 scopes = st.sampled_from(["x", "x", "x/y", "x/**", "x/y/**", "*", "z"])
 spaces = st.sampled_from([SPACE, SPACE, INTENT])
 keys = st.sampled_from([None, "t1", "t2", "t3"])
@@ -27,7 +27,8 @@ ttls_ms = st.sampled_from([100, 1_000, 3_000])
 wishes = st.fixed_dictionaries(
     {},
     optional={
-        "priority": st.just(1),
+        "priority": st.sampled_from([1, 2]),
+        "preempt": st.just(True),
         "reentrant": st.just(True),
         "cooldown_ms": st.sampled_from([500, 4_000]),
         "max_hold_ms": st.sampled_from([300, 2_500]),
@@ -47,7 +48,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.seen: dict[str, tuple[str, int]] = {}  # every lease that was ever granted: holder and token
         self.pending: list[tuple[int, str, int]] = []  # batch, lease and its end, for replies that may not leave yet
         self.promised: dict[str, int] = {}  # until when, in real time, its holder may believe in a lease
-        self.deadlines: dict[str, int] = {}
+        self.deadlines, self.marks = {}, {}  # of leases, and the ends of those that are preempted
         self.told = 0
         assert isinstance(self.world.create("i1"), IntentSeen)
         self.world.commit()
@@ -114,7 +115,7 @@ class LedgerMachine(RuleBasedStateMachine):
         agent = self.world.books.agents.get(holder)
         assert answer.status == (None if agent is None else agent.status)
         assert answer.status not in ("unhealthy", "dead"), "whoever is heard of is well"
-        for lease, remaining_ms, reason in answer.rows:
+        for lease, remaining_ms, reason in rows(answer):
             assert (reason is None) == (lease in self.world.books.leases)
             if reason is None:
                 self._hear(self.world.last, lease, remaining_ms)
@@ -199,7 +200,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def _new_term(self, down_ms):
         self.real_ms += down_ms
         self.pending.clear()
-        self.deadlines.clear()
+        self.deadlines, self.marks = {}, {}
         self.told = len(self.world.log)
         for waiter in self.world.books.waiters.values():
             assert waiter.attempt is not None
@@ -250,7 +251,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_books_are_in_order(self):
-        invariants.check_all(self.world)
+        invariants.check_all(self.world, self.marks)
 
     @invariant()
     def what_was_acknowledged_is_still_known(self):
@@ -277,7 +278,7 @@ policies = st.sampled_from(
     [
         {},
         {"write_scope": "assigned_only"},
-        {"allowed_agents": ["ann", "bob"]},
+        {"allowed_agents": ["ann"]},
         {"completion_mode": "quorum"},
         {"require_status_reason": True, "completion_mode": "require_approval"},
     ]
@@ -337,9 +338,12 @@ class GroupsMachine(LedgerMachine):
         assert before[0] is None or self.world.books.seq == before[1], "an attempt acted twice"
         self._listen()
 
-    @rule(holder=agents, intent=several, reason=st.sampled_from([None, "enough"]))
-    def complete(self, holder, intent, reason):
-        self.world.status(intent, "completed", holder, reason=reason)
+    @rule(holder=agents, intent=several, reason=st.sampled_from([None, "enough"]), data=st.data())
+    def complete(self, holder, intent, reason, data):
+        token = data.draw(st.sampled_from([None, *sorted(token for _, token in self.seen.values())]))
+        answer = self.world.status(intent, "completed", holder, reason=reason, token=token)
+        live = [(lease.holder, lease.token) for lease in self.world.books.leases.values()]
+        assert not isinstance(answer, IntentSeen) or token is None or (holder, token) in live
         self._listen()
 
     @rule(holder=agents, folder=folders, attempt=keys)
@@ -357,9 +361,9 @@ class GroupsMachine(LedgerMachine):
         self.world.remove(folder, intent)
         self._listen()
 
-    @rule(agent=agents, beat_ms=st.sampled_from([25, 500]))
-    def register(self, agent, beat_ms):
-        self.world.register(agent, beat_ms)
+    @rule(agent=agents, beat_ms=st.sampled_from([25, 500]), role=st.sampled_from([None, "reader"]))
+    def register(self, agent, beat_ms, role):
+        self.world.register(agent, beat_ms, role_id=role)
         self._listen()
 
     @rule(agent=agents, status=st.sampled_from(["active", "draining", "unhealthy", "dead", "deregistered"]))
@@ -367,7 +371,7 @@ class GroupsMachine(LedgerMachine):
         self.world.mark(agent, status)
         self._listen()
 
-    @rule(intent=several, agent=agents, role=st.sampled_from(["worker", "reviewer"]))
+    @rule(intent=several, agent=agents | st.just("reader"), role=st.sampled_from(["worker", "reviewer"]))
     def assign(self, intent, agent, role):
         self.world.assign(intent, agent, role=role)
         self._listen()

@@ -46,7 +46,7 @@ def test_those_who_end_in_the_same_millisecond_end_together_and_no_request_waits
     world.now_ms = 1_500
     world.acquire("bob", "new")
     assert len(world.books.leases) == MANY + 1
-    assert world.books.now_ms == 999
+    assert world.books.now_ms < 1_000
     world.advance(0)
     assert [lease.holder for lease in world.books.leases.values()] == ["bob"]
 

@@ -1,7 +1,7 @@
 """An attempt means one request: the same again acts once, and any other under its name is refused."""
 
 import pytest
-from world import World
+from world import World, rows
 
 from openintent.core import commands
 from openintent.core.answers import ArbitrationAsked, AttemptReused, DecisionSeen, Done, IntentSeen, Lost, Missing
@@ -137,4 +137,5 @@ def test_a_lease_that_ended_is_found_in_its_own_space_and_in_no_other(world, do)
 def test_nothing_remains_of_a_lease_that_is_revoked_or_lost(world):
     lease = world.acquire("ann", lease="L").lease
     assert world.revoke("L").remaining_ms == 0
-    assert world.heartbeat("ann", [("L", lease.token), ("M", 1)]).rows == [("L", 0, "revoked"), ("M", 0, "unknown")]
+    verdicts = world.heartbeat("ann", [("L", lease.token), ("M", 1)])
+    assert rows(verdicts) == [("L", 0, "revoked"), ("M", 0, "unknown")]

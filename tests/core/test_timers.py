@@ -17,6 +17,7 @@ steps = st.lists(
         st.tuples(st.just("move"), instants, st.integers(0, 9)),
         st.tuples(st.just("kill"), st.just(0), st.integers(0, 9)),
         st.tuples(st.just("pop"), instants, st.just(0)),
+        st.tuples(st.just("reach"), instants, st.integers(0, 1)),
     ),
     max_size=60,
 )
@@ -37,7 +38,7 @@ def popped(heap: Timers, now_ms: int) -> list[Thing]:
 
 @given(steps, spans)
 def test_whatever_is_due_pops_once_and_nothing_else_does(steps, span_ms):
-    with mock.patch.object(timers, "LITTER_MIN", 2), mock.patch.object(timers, "SPAN_MS", span_ms):
+    with mock.patch.multiple(timers, LITTER_MIN=2, SPAN_MS=span_ms, SORTED_PER_DUE=1):
         heap, alive = Timers(), []
         for verb, at_ms, which in steps:
             thing = alive[which % len(alive)] if alive else None
@@ -58,6 +59,10 @@ def test_whatever_is_due_pops_once_and_nothing_else_does(steps, span_ms):
                 found = popped(heap, at_ms)
                 assert len(found) == len(due)
                 assert set(found) == set(due)
+            elif verb == "reach":
+                reached = heap.reach(at_ms, 1, by_itself=which == 1)
+                assert reached <= at_ms
+                assert which == 1 or sum(thing.due_ms <= reached for thing in alive) <= 1
             assert heap.next_ms <= min((thing.due_ms for thing in alive), default=NEVER)
         assert set(popped(heap, NEVER)) == set(alive)
         assert heap.next_ms == NEVER
@@ -100,6 +105,48 @@ def test_the_dead_do_not_pile_up():
     assert len(heap) <= timers.LITTER_MIN + 1
 
 
+def crowd(count: int) -> tuple[Timers, int]:
+    """Many that are due together, and when their span begins."""
+    heap = Timers()
+    for _ in range(count):
+        heap.add(Thing(1_000))
+    return heap, 1_000 // timers.SPAN_MS * timers.SPAN_MS
+
+
+def test_a_span_is_opened_bit_by_bit_and_time_waits_before_it():
+    heap, begins_ms = crowd(5 * timers.SORTED_PER_DUE)
+    reached = [heap.reach(1_500, 1, by_itself=False) for _ in range(6)]
+    assert reached == [*[begins_ms - 1] * 4, 999, 999]
+
+
+def test_when_time_passes_by_itself_a_span_is_opened_before_its_time():
+    heap, begins_ms = crowd(2 * timers.SORTED_PER_DUE)
+    before_ms = begins_ms - timers.SPAN_MS
+    assert heap.next_ms == before_ms
+    assert heap.reach(before_ms, 1, by_itself=False) == before_ms
+    assert heap.next_ms == before_ms  # whoever waits for an answer does not wait for that
+    assert [heap.reach(before_ms, 1, by_itself=True) for _ in range(2)] == [before_ms] * 2
+    assert heap.next_ms == 1_000
+
+
+def test_a_rebuild_keeps_what_is_still_to_be_opened():
+    heap, things = Timers(), [Thing(1_000) for _ in range(2 * timers.SORTED_PER_DUE)]
+    with mock.patch.object(timers, "LITTER_MIN", 2):
+        for thing in things:
+            heap.add(thing)
+        heap.reach(1_500, 1, by_itself=False)
+        for thing in things[:-1]:
+            thing.due_ms = DEAD
+            heap.died(thing)
+    assert popped(heap, 1_000) == things[-1:]
+
+
+def test_the_first_instant_comes_by_itself_however_many_are_due():
+    heap, _ = crowd(5)
+    assert heap.reach(1_500, 4, by_itself=False) == 999
+    assert heap.reach(1_500, 4, by_itself=True) == 1_000
+
+
 def test_what_has_popped_is_no_litter_when_it_dies():
     heap, thing = Timers(), Thing(1)
     heap.add(thing)
@@ -112,7 +159,7 @@ def test_the_next_instant_is_known_after_each_step():
     heap = Timers()
     for due_ms in (1_000, 2_000):
         heap.add(Thing(due_ms))
-    assert heap.next_ms == 1_000 // timers.SPAN_MS * timers.SPAN_MS
+    assert heap.next_ms == (1_000 // timers.SPAN_MS - 1) * timers.SPAN_MS  # to open its span
     heap.pop_due(999)
     assert heap.next_ms == 1_000
     heap.pop_due(1_000)
@@ -129,6 +176,6 @@ def test_time_reaches_as_far_as_so_many_fall_due(due, now_ms, most, span_ms):
         heap = Timers()
         for at_ms in due:
             heap.add(Thing(at_ms))
-        reached = heap.reach(now_ms, most) if heap.next_ms <= now_ms else now_ms
+        reached = heap.reach(now_ms, most, by_itself=False) if heap.next_ms <= now_ms else now_ms
     few_enough = [at for at in range(now_ms + 1) if sum(each <= at for each in due) <= most]
     assert reached == max([*few_enough, min([*due, now_ms]) - 1])

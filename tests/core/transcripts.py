@@ -7,7 +7,7 @@ they can be, and text otherwise. Answers to requests that waited begin with the 
 import json
 from typing import Any
 
-from world import World
+from world import World, rows
 
 from openintent.core import answers as a
 from openintent.core import commands
@@ -192,8 +192,10 @@ class Stage:
         return _line("lost", reason=answer.lease.ended_reason)
 
     def show_Verdicts(self, answer: a.Verdicts) -> str:  # noqa: N802
-        rows = [f"{lease}:{reason or remaining_ms}" for lease, remaining_ms, reason in answer.rows]
-        return " ".join(["verdicts", *rows, f"next_ms={answer.next_ms}"])
+        shown = [f"{lease}:{reason or remaining_ms}" for lease, remaining_ms, reason in rows(answer)]
+        for place, reason in answer.asked.items():
+            shown[place] += f"(asked for by {reason})"
+        return " ".join(["verdicts", *shown, f"next_ms={answer.next_ms}"])
 
     def show_Queue(self, answer: a.Queue) -> str:  # noqa: N802
         places = [

@@ -10,7 +10,7 @@ import msgspec
 
 from openintent import records
 from openintent.core import commands
-from openintent.core.answers import Answer, Queued, Reply
+from openintent.core.answers import Answer, Queued, Reply, Verdicts
 from openintent.core.books import Batch
 from openintent.core.ledger import LOADED_KINDS, Ledger
 from openintent.model import (
@@ -28,6 +28,12 @@ from openintent.model import (
 )
 
 SPACE = "space:s"
+
+
+def rows(verdicts: Verdicts) -> list[tuple[str, int, str | None]]:
+    """Of each lease that was listed: id, remaining_ms, and the reason if it is lost."""
+    listed = enumerate(zip(verdicts.held, verdicts.left_ms, strict=True))
+    return [(lease_id, left_ms, verdicts.lost.get(place)) for place, ((lease_id, _), left_ms) in listed]
 
 
 class Taken(msgspec.Struct):
@@ -60,6 +66,7 @@ class World:
         self._answered: set[int] = set()
         self._requests = 0
         self._ids = 0
+        self._lists: dict[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = {}
 
     @property
     def books(self):
@@ -98,6 +105,7 @@ class World:
         wait_ms: int = 0,
         attempt: str | None = None,
         lease: str | None = None,
+        preempt: bool = False,
         **more: Any,
     ) -> Answer:
         """An acquire; every open request has a number of its own, `request`, counted from 1."""
@@ -109,6 +117,7 @@ class World:
             wait_ms=wait_ms,
             attempt=attempt,
             request=self._requests + 1,
+            preempt=preempt,
         )
         answer = self.do(command)
         self._requests += isinstance(answer, Queued)
@@ -133,7 +142,9 @@ class World:
         return self.do(commands.Progress(lease_id=lease, holder=holder, keep_checkpoint=keep, **more))
 
     def heartbeat(self, holder: str, held: list[tuple[str, int]] | None = None, load: int | None = None) -> Answer:
-        return self.do(commands.Heartbeat(holder=holder, held=held or [], load=load))
+        listed = tuple(held or ())
+        listed = self._lists.setdefault(listed, listed)  # whoever says the same again is known by that
+        return self.do(commands.Heartbeat(holder=holder, held=listed, load=load))
 
     def coordinate(self, holder: str, *, intent=None, portfolio=None, **more: Any) -> Answer:
         """Ask for the lease of whoever coordinates an intent or a portfolio."""

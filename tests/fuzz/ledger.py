@@ -58,7 +58,7 @@ def ledger(data: bytes) -> None:
 
 def _acquire(world: World, source: Source) -> None:
     wishes = {"priority": source.one((0, 1)), "reentrant": source.one((False, True))}
-    wishes |= source.one(({}, {"cooldown_ms": 500}, {"max_hold_ms": 300}, {"progress_ms": 150}))
+    wishes |= source.one(({}, {"cooldown_ms": 500}, {"max_hold_ms": 300}, {"progress_ms": 150}, {"preempt": True}))
     attempt, wait_ms = source.one(KEYS), source.one(TIMES_MS)
     where = {"space": source.one(SPACES), "ttl_ms": source.one(TIMES_MS[3:])}
     world.acquire(source.one(AGENTS), source.one(SCOPES), wait_ms=wait_ms, attempt=attempt, **where, **wishes)

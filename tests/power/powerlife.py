@@ -191,7 +191,7 @@ class Life:
         if not leases:
             return self._rng.choice(kinds)()
         lease, rng = self._rng.choice(leases), self._rng
-        held = [(other.id, other.token) for other in leases if other.holder == lease.holder]
+        held = tuple((other.id, other.token) for other in leases if other.holder == lease.holder)
         changes = [
             Renew(lease_id=lease.id, holder=lease.holder, ttl_ms=rng.choice((10_000, 90_000))),
             Release(lease_id=lease.id, holder=lease.holder),

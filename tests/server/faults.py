@@ -261,7 +261,7 @@ _DEAD_FIRST = {"unhealthy_after_seconds": 60, "dead_after_seconds": 30}
 TOGETHER: Mapping[str, list[Fault]] = {
     "AcquireBody": [
         _BOTH,
-        *(Fault(f"{each}: not offered", _also(**{each: 1}), NOT_OFFERED) for each in ("scopes", "preempt", "permits")),
+        *(Fault(f"{each}: not offered", _also(**{each: 1}), NOT_OFFERED) for each in ("scopes", "permits")),
     ],
     "RenewBody": [_BOTH],
     "CoordinatorBody": [

@@ -197,6 +197,7 @@ ASKS = {
     "GET /openapi.json": Ask("open"),
     "GET /.well-known/openintent.json": Ask("open"),
     "GET server/config": Ask("read"),
+    "GET cluster": Ask("read"),
 }
 
 

@@ -18,6 +18,7 @@ VERSION = "0.1.0"
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}")
 MADE_UP = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{24}\b")
 SECONDS = re.compile(r'("(?:remaining|waited|retry_after|next_heartbeat)_seconds": )([0-9.e-]+)')
+OWN_URL = re.compile(r"http://127\.0\.0\.1:\d+")
 IN_WORDS = re.compile(r"\b(\d+)\.\d s\b")
 
 
@@ -75,5 +76,6 @@ def made_equal(recorded):
     text = MADE_UP.sub(name, text)
     text = DATE.sub("2026-01-05T09:00:00.000000", text)
     text = SECONDS.sub(lambda found: f"{found[1]}{float(round(float(found[2])))}", text)
+    text = OWN_URL.sub("http://127.0.0.1:8000", text)
     text = IN_WORDS.sub(lambda found: f"{found[1]}.0 s", text)
     return json.loads(text.replace(f'"{__version__}"', f'"{VERSION}"'))

@@ -158,11 +158,11 @@ class Telling:
         self, world: World, own: str, *, after: int | None, upper: bool = False, assigned: Sequence = ()
     ) -> None:
         self._world = world
-        family = sse.Upper if upper else sse.Lower
+        family = sse.Upper(own) if upper else sse.Lower(Views(world.grantor))
         self.stream = Stream(
             world.grantor,
             own,
-            family(Views(world.grantor)),
+            family,
             principal=DEV,
             cursor=after,
             assigned=list(assigned),

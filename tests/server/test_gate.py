@@ -231,6 +231,16 @@ def test_the_name_in_the_body_counts_if_the_key_allows_it(api, by, space):
     assert reply.json()["agent_id"] == "bob"
 
 
+def test_a_key_for_an_agent_is_good_for_its_instances_which_share_no_leases(api, by, space):
+    for number in ("1", "2"):
+        words = {"agent": f"ada~{number}", "headers": by["ada"]}
+        assert api.post(f"{space}/leases", {"scope": number}, **words).json()["agent_id"] == f"ada~{number}"
+        assert api.post(f"/agents/ada~{number}/heartbeat", {}, **words).status_code == 200
+    held = api.post(f"{space}/leases", {"scope": "1"}, agent="ada~2", headers=by["ada"])
+    assert refused(held, 409, "lease_held")["current_holder"] == "ada~1"
+    refused(api.post(f"{space}/leases", {"scope": "3"}, agent="adam~1", headers=by["ada"]), 403, "forbidden")
+
+
 def test_a_bound_key_acts_under_a_name(api, by, space):
     intent = f"/intents/{api.post('/intents', {'title': 'Report'}, headers=by['ada']).json()['id']}"
     change = {"body": {"state": {"a": 1}}, "agent": None}

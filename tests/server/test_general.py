@@ -182,9 +182,7 @@ def test_an_unknown_field_is_refused_and_named(api, intent, space, path):
     assert ["body", "colour"] in [fault["loc"] for fault in problem["detail"]]
 
 
-@pytest.mark.parametrize(
-    "body", [{"scopes": ["a", "b"]}, {"mode": "shared"}, {"preempt": True}, {"preempt": False}, {"permits": 2}]
-)
+@pytest.mark.parametrize("body", [{"scopes": ["a", "b"]}, {"mode": "shared"}, {"permits": 2}])
 def test_what_is_not_offered_yet_is_said_to_be_so(api, space, body):
     problem = refused(api.post(f"{space}/leases", body), 422, "not_offered")
     assert problem["detail"][0]["loc"] == ["body", next(iter(body))]
@@ -270,7 +268,11 @@ def test_without_configured_keys_any_key_or_none_is_accepted(api, space, headers
 
 def test_the_server_says_that_it_lives_and_serves_and_what_it_is(api):
     assert api.get("/livez", base="", agent=None).json() == {"status": "alive"}
-    assert api.get("/readyz", base="", agent=None).json() == {"status": "ready", "term": 1}
+    assert api.get("/readyz", base="", agent=None).json() == {
+        "status": "ready",
+        "role": "grantor",
+        "term": 1,
+    }
     version = api.get("/version", base="", agent=None).json()
     assert (version["name"], version["term"]) == ("openintent-leases", 1)
 

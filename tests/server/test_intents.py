@@ -226,7 +226,38 @@ def test_a_write_with_a_stale_token_is_refused_and_told_the_live_one(api, intent
     assert state_of(api, intent) == {}
 
 
+def test_the_coordinator_writes_by_its_token_until_another_has_taken_over(api, intent):
+    part = api.post(f"{intent}/children", {"title": "Chapter"}).json()["id"]
+    body = {"intent_id": intent.rpartition("/")[2], "ttl_seconds": 600}
+    old = api.post("/coordinators", body).json()
+    for where in (intent, f"/intents/{part}"):
+        token = {"X-Lease-Token": str(old["token"])}
+        assert patched(api, where, ("set", "a", 1), headers=ANY | token).json()["state"] == {"a": 1}
+        assert api.post(f"{where}/status", {"status": "active"}, headers=ANY | token).json()["status"] == "active"
+    api.delete(f"/coordinators/{old['id']}")
+    live = api.post("/coordinators", body, agent="bob").json()
+    for where in (intent, f"/intents/{part}"):
+        problem = refused(patched(api, where, ("set", "a", 2), headers=ANY | token), 409, "stale_token")
+        assert (problem["token"], problem["live_token"]) == (old["token"], live["token"])
+
+
 # Status
+
+
+@pytest.mark.parametrize("named", ["in the header", "in the body"])
+def test_a_change_of_status_with_a_stale_token_is_refused_and_told_the_live_one(api, intent, named):
+    def change(token):
+        headers, more = ({"X-Lease-Token": str(token)}, {}) if named == "in the header" else ({}, {"token": token})
+        return api.post(f"{intent}/status", {"status": "active", **more}, headers=ANY | headers)
+
+    old = api.lease(intent, scope="s")
+    assert change(old["token"]).json()["status"] == "active"
+    api.delete(f"/leases/{old['id']}")
+    live = api.lease(intent, scope="s", agent="bob")
+    problem = refused(change(old["token"]), 409, "stale_token")
+    assert (problem["token"], problem["live_token"]) == (old["token"], live["token"])
+    refused(change(live["token"]), 409, "stale_token")
+    assert api.get(intent).json()["version"] == 2
 
 
 def test_the_status_changes_with_the_version(api, intent):

@@ -156,7 +156,8 @@ def test_a_pipe_a_folder_and_a_flood_are_refused_at_once(file):
     ("agents", "may", "may_not"),
     [
         (None, ["ada", "eve", "anonymous"], []),
-        (("ada",), ["ada"], ["ad", "adam", "Ada", "eve", "ada*"]),
+        (("ada",), ["ada", "ada~1", "ada~1~2", "ada~"], ["ad", "adam", "adam~1", "Ada", "eve", "ada*", "~ada", "~1"]),
+        (("ada~1", "~1"), ["ada~1", "~1"], ["ada", "ada~2", "ada~1~2", "~1~2"]),
         (("ci-*",), ["ci-", "ci-1", "ci-a/b"], ["ci", "Ci-1", "xci-1"]),
         (("bob", "ad*"), ["bob", "ad", "ada"], ["bobby", "a", "eve"]),
         (("*",), ["ada", "eve"], []),

@@ -26,6 +26,7 @@ LEASE_FIELDS = {
     "checkpoint": type(None),
     "metadata": dict,
     "purpose": type(None),
+    "preempt_asked": bool,
 }
 
 

@@ -114,7 +114,7 @@ def test_every_refusal_is_a_problem_with_a_code_of_its_own():
 
 def test_what_is_not_offered_is_absent():
     fields = {field for name, shape in SCHEMAS.items() if name.endswith("Body") for field in shape["properties"]}
-    assert not fields & {"scopes", "preempt", "permits", "max_cost"}
+    assert not fields & {"scopes", "permits", "max_cost"}
     assert SCHEMAS["AcquireBody"]["properties"]["mode"]["enum"] == ["exclusive"]
 
 

@@ -76,6 +76,16 @@ def test_what_may_have_happened_is_said_to_be_unknown():
     assert problem_in(exchange)["error"]["code"] == "outcome_unknown"
 
 
+def test_what_is_refused_in_the_end_has_no_place_among_the_decisions():
+    def decided(service, exchange):
+        exchange.term, exchange.rev = 3, 7
+        exchange.refuse(Refusal.UNAVAILABLE)
+
+    exchange = asked(decided)
+    assert (exchange.status, exchange.rev) == (503, 0)
+    assert b"x-rev" not in exchange.mark_lines()
+
+
 def test_readiness_is_a_503_while_there_is_no_grantor():
     from openintent.server.routes.system import readyz
 
@@ -83,7 +93,10 @@ def test_readiness_is_a_503_while_there_is_no_grantor():
     service = Service(grantor, Limits(), Router([Route("GET", "/readyz", readyz)]), Gate())
     exchange = Shown(service, "GET", "/readyz")
     service.dispatch(exchange)
-    assert (exchange.status, problem_in(exchange)) == (503, {"status": "not ready", "term": 0})
+    assert (exchange.status, problem_in(exchange)) == (
+        503,
+        {"status": "not ready", "role": "standby", "term": 0},
+    )
 
 
 def test_a_client_that_went_away_is_not_answered():

@@ -142,6 +142,21 @@ async def test_a_state_changes_from_what_the_reader_was_last_shown():
     await ended(world)
 
 
+@pytest.mark.parametrize("own", ["intent:a", "agent:ann"])
+async def test_that_others_are_unassigned_makes_nobody_forget_a_state(own):
+    world = await begun()
+    for agent_id in ("ann", "bob"):
+        await world.do(Assign(assignment=Assignment(intent_id="a", agent_id=agent_id), actor="boss"))
+    await set_n(world, "a", 1)
+    telling = Telling(world, own, after=None, upper=True)
+    await world.do(Unassign(intent_id="a", agent_id="bob", actor="boss"))
+    await set_n(world, "a", 2)
+    await telling.until(world.grantor.feed.seq)
+    assert changes(telling) == [("a", {"n": 1}, {"n": 2})]
+    await telling.hang_up()
+    await ended(world)
+
+
 async def test_after_a_resumption_the_old_state_is_not_known_and_the_new_one_is_that_of_now():
     world = await begun()
     place = world.grantor.feed.seq

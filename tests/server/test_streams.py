@@ -106,17 +106,18 @@ def test_the_upper_case_family_tells_agents_what_they_listen_for_and_nothing_els
     api.post(f"{intent}/events", {"event_type": "note", "payload": {}})
     api.post(f"{intent}/status", {"status": "active"}, headers={"If-Match": "*"})
     api.post(f"{intent}/status", {"status": "completed"}, headers={"If-Match": "*"})
+    api.post(f"{intent}/status", {"status": "draft"}, headers={"If-Match": "*"})
     told = stream.take(6)
     assert [(each.event, each.data) for each in told] == [
         ("AGENT_ASSIGNED", {"intent_id": intent_id, "agent_id": name, "role": "reviewer"}),
         ("STATE_CHANGED", {"intent_id": intent_id, "old_state": {}, "new_state": {"n": 1}}),
         ("LEASE_RELEASED", {"intent_id": intent_id, "space": f"intent:{intent_id}", "scope": "a"}),
         ("STATUS_CHANGED", {"intent_id": intent_id, "new_status": "active"}),
-        ("INTENT_COMPLETED", {"intent_id": intent_id}),
         ("STATUS_CHANGED", {"intent_id": intent_id, "new_status": "completed"}),
+        ("STATUS_CHANGED", {"intent_id": intent_id, "new_status": "draft"}),
     ]
-    assert told[4].id is None, "only behind the second message is the reader past the event"
-    assert [each.id for each in told if each.id] == sorted(each.id for each in told if each.id)
+    numbers = [each.id for each in told]
+    assert numbers == sorted(numbers)
 
 
 @pytest.mark.parametrize("end", ["revoke", "lapse", "release"])
@@ -188,6 +189,49 @@ def test_an_agent_that_connects_is_sent_its_open_assignments_first(api, subscrib
     assert lower.next().event == "agent_unassigned"
 
 
+def test_every_instance_that_reads_its_agents_stream_is_told_of_new_work_also_when_one_registers_anew(
+    api, subscribe, intent, name
+):
+    first = subscribe(f"/subscribe/agents/{name}", **{"X-Agent-ID": f"{name}~1"})
+    second = subscribe(f"/subscribe/agents/{name}", **{"X-Agent-ID": f"{name}~2"})
+    upper = subscribe(f"/agents/{name}/subscribe", **{"X-Agent-ID": f"{name}~3"})
+    payload = {"intent_id": intent.rpartition("/")[2], "agent_id": name, "role": "worker"}
+    api.post(f"{intent}/agents", {"agent_id": name})
+    told = [each.next() for each in (first, second)]
+    assert [each.event for each in told] == ["agent_assigned"] * 2
+    assert [each.data["payload"] for each in told] == [payload] * 2
+    assert upper.next().data == payload
+    second.close()
+    for version in (1, 2):
+        assert api.post("/agents/register", {"agent_id": name}).json()["version"] == version
+        assert first.next().event == "agent.registered", "nothing is assigned anew"
+    back = subscribe(f"/subscribe/agents/{name}", **{"X-Agent-ID": f"{name}~2"})
+    assert (back.next().data["replayed"], first.response.isclosed()) == (True, False)
+    another = api.intent()
+    api.post(f"/intents/{another}/agents", {"agent_id": name})
+    assert [each.next().data["intent_id"] for each in (first, back)] == [another] * 2
+    listed = api.get(f"/agents/{name}/assignments", agent=f"{name}~2").json()["assignments"]
+    assert [each["intent_id"] for each in listed] == [payload["intent_id"], another]
+
+
+def test_openintents_agents_are_told_of_their_own_assignments_only_and_once(api, subscribe, intent, name):
+    other, third = (f"/intents/{api.intent()}" for _ in range(2))
+    for each in (intent, other):
+        api.post(f"{each}/agents", {"agent_id": name})
+    stream = subscribe(f"/agents/{name}/subscribe")
+    open_ones = stream.take(2)
+    assert open_ones[0].id is None, "one who is cut off here is told both again"
+    api.post(f"{intent}/agents", {"agent_id": "somebody-else"})
+    api.post(f"{intent}/events", {"event_type": "agent_assigned", "payload": {"agent_id": name}})
+    api.post(f"{intent}/status", {"status": "active"}, headers={"If-Match": "*"})
+    assert stream.next().event == "STATUS_CHANGED"
+    api.post(f"{third}/agents", {"agent_id": name})
+    again = subscribe(f"/agents/{name}/subscribe", **{"Last-Event-ID": str(open_ones[1].id)})
+    told = again.take(2)
+    assert names(told) == ["STATUS_CHANGED", "AGENT_ASSIGNED"]
+    assert f"/intents/{told[1].data['intent_id']}" == third
+
+
 def test_whoever_loses_a_lease_finds_it_in_its_own_stream(api, subscribe, space, name):
     stream = subscribe(f"/subscribe/agents/{name}")
     lease = api.lease(space, scope="a", agent=name)
@@ -253,6 +297,15 @@ def test_a_cursor_that_the_log_has_not_reached_is_told_so(api, space):
     assert "backup" in problem["message"]
 
 
+def test_one_of_openintents_agents_whose_cursor_the_log_does_not_have_begins_anew(api, subscribe, intent, name):
+    api.post(f"{intent}/agents", {"agent_id": name})
+    stream = subscribe(f"/agents/{name}/subscribe", **{"Last-Event-ID": "999999999"})
+    assert stream.next().data["replayed"] is True
+    assert "retry" not in stream.greeting, "how long they wait, and how often, is their own choice"
+    api.post(f"{intent}/status", {"status": "active"}, headers={"If-Match": "*"})
+    assert stream.next().event == "STATUS_CHANGED"
+
+
 def test_asking_for_the_head_of_a_stream_gets_that_and_no_more(server_url, space):
     address = urlsplit(server_url)
     with socket.create_connection((address.hostname, address.port), timeout=PATIENCE_S) as plain:
@@ -310,12 +363,15 @@ def test_when_the_server_stops_readers_are_told_their_cursor():
     with running_server() as url:
         api = Api(url, "hot")
         stream = Subscription(url, "/subscribe/spaces/s")
+        upper = Subscription(url, "/agents/ann/subscribe")
         seq = api.post("/spaces/s/events", {"event_type": "note", "payload": {}}).json()["seq"]
         assert stream.next().id == seq
         api.http.close()
     assert stream.next() == (seq, "closed", {"reason": "stopping", "cursor": seq})
-    assert stream.block() == ""
+    assert upper.block().startswith(": closed, stopping\nid: "), "no name that an agent does not know"
+    assert stream.block() == upper.block() == ""
     stream.close()
+    upper.close()
 
 
 def openintent(*words: object) -> str:

@@ -116,7 +116,9 @@ def _promised(answer: type, shown: bytes) -> Iterator[tuple[str, int]]:
         told = _LEASES[answer].decode(shown)
         yield told.lease.id, told.remaining_ms
     elif answer is Verdicts:
-        yield from ((id_, remaining_ms) for id_, remaining_ms, lost in _verdicts.decode(shown).rows if lost is None)
+        told = _verdicts.decode(shown)
+        listed = enumerate(zip(told.held, told.left_ms, strict=True))
+        yield from ((id_, left_ms) for place, ((id_, _), left_ms) in listed if place not in told.lost)
 
 
 def lapses_are_in_time(tape: Tape) -> Iterator[str]:

@@ -89,6 +89,7 @@ class SimClient:
             wait_s=job.wait_s,
             cooldown_s=job.cooldown_s,
             priority=job.priority,
+            preempt=job.priority > 0,
         )
 
     def _attempt(self, job: Job) -> str:
@@ -248,6 +249,7 @@ class SimClient:
                 belief.end(self._scheduler.now)
             else:
                 deed.outcome, deed.ttl_s = "ok", verdict.remaining_seconds or 0.0
+                self._history.count("preempted", verdict.verdict == "preempt_asked")
                 if hold.confirm(beat.trust(verdict)):
                     belief.extend(self._true(hold.trusted_until))
                 elif hold.reason is not None:

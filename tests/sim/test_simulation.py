@@ -36,6 +36,7 @@ NEEDED = (
     "lost",
     "meddled",
     "message later than a second",
+    "preempted",
     "renewal heard too late",
     "request repeated by the network",
     "server crash",

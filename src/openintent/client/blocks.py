@@ -38,13 +38,20 @@ class Block:
     """What both kinds of block do on the way in and on the way out."""
 
     def __init__(
-        self, holder: Holder, wish: Wish, *, on_lost: Callback | None = None, on_at_risk: Callback | None = None
+        self,
+        holder: Holder,
+        wish: Wish,
+        *,
+        on_lost: Callback | None = None,
+        on_at_risk: Callback | None = None,
+        on_preempt: Callback | None = None,
     ) -> None:
         self._holder = holder
         self._wish = wish
         self._on_lost = on_lost
         self._on_at_risk = on_at_risk
-        self._watcher = Watcher(self._tell_lost, self._tell_at_risk)
+        self._on_preempt = on_preempt
+        self._watcher = Watcher(self._tell_lost, self._tell_at_risk, self._tell_preempt_asked)
         self._lease: Lease | None = None  # stays when the block is left: a callback may still want it
         self._inside = False
 
@@ -77,7 +84,7 @@ class Block:
         if failure is None:
             return partial(flows.patiently, call, patience_s=min(lease.ttl_seconds, RELEASE_S_MAX))
         # If the server itself said that it has ended, there is nothing to give back.
-        told = failure.reason != TRUST_ENDED
+        told = hold_of(lease).reason != TRUST_ENDED
         return None if told else partial(flows.patiently, call, patience_s=LOST_RELEASE_S_MAX)
 
     def _how_it_ended(self, token: int, failure: LeaseLost | None, released: Released | None) -> LeaseLost | None:
@@ -92,6 +99,9 @@ class Block:
 
     def _tell_at_risk(self) -> None:
         self._call(self._on_at_risk)
+
+    def _tell_preempt_asked(self) -> None:
+        self._call(self._on_preempt)
 
     def _stop(self) -> None:
         """Stop the work, as far as that can be done from outside."""
@@ -130,8 +140,9 @@ class LeaseBlock(Block):
         *,
         on_lost: Callback | None = None,
         on_at_risk: Callback | None = None,
+        on_preempt: Callback | None = None,
     ) -> None:
-        super().__init__(holder, wish, on_lost=on_lost, on_at_risk=on_at_risk)
+        super().__init__(holder, wish, on_lost=on_lost, on_at_risk=on_at_risk, on_preempt=on_preempt)
         self._acquire = acquire
         self._run = run
 

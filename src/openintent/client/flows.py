@@ -12,8 +12,10 @@ after a cancellation is the shell's affair.
 import math
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from openintent.client import calls
 from openintent.client.calls import Call, Wish

@@ -23,6 +23,7 @@ TRUST_ENDED: Final = "trust_ended"
 FORKED: Final = "forked"
 CLIENT_CLOSED: Final = "client_closed"
 FOREIGN: Final = "foreign"
+PREEMPTED: Final = "preempted"
 
 # What a person reads. Other reasons come from the server, in its own words.
 MESSAGES: Final = {
@@ -31,15 +32,17 @@ MESSAGES: Final = {
     FORKED: "a forked process does not inherit its parent's leases",
     CLIENT_CLOSED: "the client that kept the lease alive was closed",
     FOREIGN: "the lease belongs to another agent",
+    PREEMPTED: "a higher priority asked for the lease, and its time is over",
 }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watcher:
-    """Who wants to know. Both are called from whichever thread finds out, and must be quick."""
+    """Who wants to know. All are called from whichever thread finds out, and must be quick."""
 
     lost: Callable[[], None]
     at_risk: Callable[[], None]
+    preempt_asked: Callable[[], None] = lambda: None
 
 
 class Hold:
@@ -48,6 +51,7 @@ class Hold:
         self.token = seen.view.token
         self.entries = 0  # blocks that are open on it; as long as there are any, the keeper renews it
         self.warned = False
+        self.preempt_asked = seen.view.preempt_asked  # then no renewal moves its end any more
         # Why it is over, as soon as it is.
         self.reason = None if seen.view.status == "active" else seen.view.ended_reason or seen.view.status
         self._trust = seen.trust  # what was promised for the longest
@@ -55,6 +59,7 @@ class Hold:
         self._ttl_s = seen.ttl_s
         self._clock = clock
         self._watchers: list[Watcher] = []
+        self._asked: tuple[Watcher, ...] = ()  # those who know that it is asked for
         self._over: threading.Event | None = None  # made for whoever waits for the end
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -101,6 +106,15 @@ class Hold:
         self.warned = True
         for watcher in tuple(self._watchers):
             watcher.at_risk()
+
+    def ask_back(self) -> None:
+        """A higher priority has asked for it. Whoever watches is told, once."""
+        with self._lock:
+            self.preempt_asked = True
+            news = [watcher for watcher in self._watchers if watcher not in self._asked]
+            self._asked = tuple(self._watchers)
+        for watcher in news:
+            watcher.preempt_asked()
 
     def lose(self, reason: str) -> bool:
         """It is over against our will. Whoever watches is told, once."""
@@ -192,7 +206,9 @@ class Hold:
             return self._over
 
     def failure(self) -> LeaseLost:
-        return lease_lost(FORKED if self.inherited else self.reason or TRUST_ENDED, self.token)
+        reason = FORKED if self.inherited else self.reason or TRUST_ENDED
+        # That trust ended is how it was taken, then, not why.
+        return lease_lost(PREEMPTED if self.preempt_asked and reason == TRUST_ENDED else reason, self.token)
 
 
 def lease_lost(reason: str, token: int) -> LeaseLost:

@@ -4,7 +4,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Final
 from weakref import WeakValueDictionary
@@ -16,6 +16,7 @@ from openintent.client.lease import Lease, hold_of, show
 from openintent.client.replies import Beat, Seen
 from openintent.client.transport import Addresses, HttpTransport, Identity
 from openintent.client.values import Heartbeat, Released
+from openintent.model import spaces_of_intent
 
 # Ended leases whose late replies must not be taken for new ones. A reply is not that many leases late.
 DEAD_KEPT_MAX: Final = 4_096
@@ -92,6 +93,8 @@ class Holder:
                 hold.lose(verdict.reason or "lost")
             elif hold is not None:
                 hold.confirm(beat.trust(verdict))
+                if verdict.verdict == "preempt_asked":
+                    hold.ask_back()
         return beat.heartbeat
 
     def is_dead(self, seen: Seen) -> bool:
@@ -148,15 +151,15 @@ class Holder:
 
     def token_for(self, intent_id: str, lease: Lease | int | None) -> int | None:
         """The token of the lease that a write is made under; also of a lost one, so that the server refuses it."""
-        under = self._innermost(f"intent:{intent_id}") if lease is None else lease
+        under = self._innermost(spaces_of_intent(intent_id)) if lease is None else lease
         if not isinstance(under, Lease):
             return under
         if hold_of(under).inherited:
             raise hold_of(under).failure()
         return under.token
 
-    def _innermost(self, space: str) -> Lease | None:
-        mine = [lease for holder, lease in _working_under.get() if holder is self and lease.space == space]
+    def _innermost(self, spaces: Collection[str]) -> Lease | None:
+        mine = [lease for holder, lease in _working_under.get() if holder is self and lease.space in spaces]
         return mine[-1] if mine else None
 
 

@@ -228,6 +228,8 @@ class Keeper:
                 self._lose(hold, verdict.reason or "lost")
             elif hold is not None:
                 hold.confirm(beat.trust(verdict))
+                if verdict.verdict == "preempt_asked":
+                    hold.ask_back()
 
     def _next_beat_at(self, sent_at: float, listed: Container[str]) -> float:
         """One period after the last; sooner for a lease that came while it was under way and has little time."""

@@ -127,6 +127,11 @@ class Lease:
         renewed_by = timedelta(seconds=self._hold.trusted_until - self._seen.trust.until)
         return parse_date(self._seen.view.expires_at) + renewed_by
 
+    @property
+    def preempt_asked(self) -> bool:
+        """Whether a higher priority has asked for it: it ends after a grace, or when what was promised is over."""
+        return self._hold.preempt_asked
+
     def check(self) -> None:
         """Raise `LeaseLost` unless the work may go on, by our own clock. Nothing is sent."""
         if not self._held_by_us:
@@ -155,4 +160,6 @@ def show(lease: Lease, seen: Seen) -> None:
         hold.lose(seen.view.ended_reason or seen.view.status)
     elif not hold.confirm(seen.trust, ttl_s=seen.ttl_s):
         return
+    elif seen.view.preempt_asked:
+        hold.ask_back()
     lease._seen = seen  # noqa: SLF001

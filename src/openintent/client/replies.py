@@ -52,8 +52,7 @@ COORDINATOR_FIELDS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     sent_at: float  # on our boot clock, read before the request left
@@ -69,8 +68,7 @@ class Page(Generic[T]):
     next: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """A lease as one reply showed it, and until when that may be relied on."""
 
     view: LeaseView

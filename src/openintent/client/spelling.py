@@ -20,6 +20,7 @@ class LeaseOptions(TypedDict, total=False):
     """What may be said about a lease besides where, for how long, and whether to wait."""
 
     priority: int  # among those who wait: higher comes first
+    preempt: bool  # those who hold it with a lower priority are asked to leave: they keep it for a grace at most
     reentrant: bool  # the agent's own lease on the same scope is given back instead of a refusal
     purpose: str | None
     metadata: Mapping[str, Any] | None
@@ -153,6 +154,7 @@ def make_wish(
     ttl_s: float | None,
     wait_seconds: float,
     priority: int = 0,
+    preempt: bool = False,
     reentrant: bool = False,
     purpose: str | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -166,6 +168,7 @@ def make_wish(
         ttl_s=TTL_S_DEFAULT if ttl_s is None else ttl_s,
         wait_s=_seconds("wait_seconds", wait_seconds),
         priority=priority,
+        preempt=preempt,
         reentrant=reentrant,
         purpose=purpose,
         metadata=metadata,
@@ -183,8 +186,11 @@ def lease_of(intent_id: str | Lease | None, lease_id: str | Lease | None) -> tup
 
 
 def urls_of(base_url: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Several servers may be named in one text, with commas between them; a file cannot."""
     urls = base_url or os.environ.get("OPENINTENT_URL") or URL_DEFAULT
-    return (urls,) if isinstance(urls, str) else tuple(urls)
+    if isinstance(urls, str):
+        return tuple(url.strip() for url in urls.split(",")) if urls.startswith("http") else (urls,)
+    return tuple(urls)
 
 
 def key_of(api_key: str | None) -> str | None:

@@ -53,6 +53,8 @@ def register(books: Books, command: RegisterAgent) -> Reply:
     _keep(books, agent)
     payload = {"role_id": agent.role_id, "capabilities": agent.capabilities, "version": agent.version}
     books.log("agent.registered", agent_space(agent.id), agent.id, payload=payload)
+    if known is not None and known.role_id != agent.role_id:
+        governance.end_role(books, known)
     return books.reply(AgentSeen(agent), after=agent.batch)
 
 
@@ -66,15 +68,23 @@ def watch(books: Books, agent: Agent) -> None:
 
 
 def _make_room(books: Books) -> bool:
-    """Whether one more fits; one that left the registry is forgotten for it."""
+    """Whether one more fits. One that left is forgotten for it; else, of the dead, the one not heard of for longest."""
     if len(books.agents) < books.limits.agents_max:
         return True
-    gone = next((agent for agent in books.agents.values() if agent.status == "deregistered"), None)
+    agents = books.agents.values()
+    gone = next((agent for agent in agents if agent.status == "deregistered"), None)
+    # Agents that crash and come back under new ids never leave: without this they would fill the registry for good.
+    gone = gone or min((agent for agent in agents if agent.status == "dead"), key=_seen_ms, default=None)
     if gone is None:
         return False
     del books.agents[gone.id]
     books.drop(f"r/{gone.id}")
+    governance.end_role(books, gone)
     return True
+
+
+def _seen_ms(agent: Agent) -> int:
+    return agent.seen_ms
 
 
 def get(books: Books, command: GetAgent) -> Reply:
@@ -130,6 +140,8 @@ def _set_status(books: Books, agent: Agent, status: str, actor: str) -> None:
     watch(books, agent)
     kind = "agent.dead" if status == "dead" else "agent.status_changed"
     books.log(kind, agent_space(agent.id), actor, payload=payload)
+    if status == "deregistered":
+        governance.end_role(books, agent)
 
 
 def _keep(books: Books, agent: Agent) -> None:

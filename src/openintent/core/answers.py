@@ -86,9 +86,12 @@ class Missing(msgspec.Struct):
 class Verdicts(msgspec.Struct):
     """For each lease that a heartbeat listed: its remaining time, or why it is lost."""
 
-    rows: list[tuple[str, int, str | None]]  # id, remaining_ms, reason if lost
+    held: tuple[tuple[str, int], ...]  # as they were listed
+    left_ms: list[int]  # of each of them
+    lost: dict[int, str]  # the reason, by its place in the list
     next_ms: int  # when the next heartbeat should come
     status: str | None = None  # the agent's, if it is registered
+    asked: dict[int, str] = {}  # who asked for those that are preempted, by place: they live, but not for long
 
 
 class TokenChecked(msgspec.Struct):

@@ -32,6 +32,7 @@ from openintent.model import (
 )
 
 T = TypeVar("T")
+Listed = tuple[tuple[str, int], ...]  # lease ids and tokens
 Index = dict[str, dict[str, T]]
 
 BUCKET_CHARS: Final = 8  # of the ten that are milliseconds: a bucket holds the leases of a quarter of a second
@@ -84,6 +85,7 @@ class Books:
         "assignments",
         "attempts",
         "batch",
+        "beats",
         "born",
         "changes",
         "children",
@@ -124,10 +126,9 @@ class Books:
     def __init__(self, limits: Limits, *, term: int, token: int, seq: int, now_ms: int) -> None:
         self.limits = limits
         self.term, self.token, self.seq = term, token, seq
-        self.rev, self.now_ms = 0, now_ms
+        self.rev, self.order, self.now_ms = 0, 0, now_ms
         self.date_offset_ms = 0  # wall clock minus ledger time; for dates only
         self.date_ms = now_ms  # the present as a date
-        self.order = 0
 
         self.spaces: dict[str, Space] = {}
         self.leases: dict[str, Lease] = {}
@@ -148,6 +149,7 @@ class Books:
         self.assignments: Index[Assignment] = {}  # by agent, then by intent
         self.horizon = 0  # events up to this one may have been forgotten
         self.held: dict[str, int] = {}  # leases by holder
+        self.beats: dict[str, tuple[Listed, list[Lease]]] = {}  # by holder: the leases that it listed last
         self.waiting: dict[str, int] = {}  # waiters by holder
         self.timers = Timers(now_ms)
 

@@ -13,6 +13,7 @@ class Acquire(msgspec.Struct, kw_only=True):
     wait_ms: int = 0
     attempt: str | None = None
     request: int = 0  # names the open request while it waits
+    preempt: bool = False  # of no account for a repeated attempt, like the wait: one who waits may begin to press
 
 
 class GiveUp(msgspec.Struct, kw_only=True):
@@ -59,7 +60,7 @@ class Progress(msgspec.Struct, kw_only=True):
 
 class Heartbeat(msgspec.Struct, kw_only=True):
     holder: str
-    held: list[tuple[str, int]]  # lease id and token
+    held: tuple[tuple[str, int], ...]  # lease id and token
     load: int | None = None  # tasks in progress, if the agent says how many
 
 
@@ -119,6 +120,7 @@ class SetStatus(msgspec.Struct, kw_only=True):
     status: str
     reason: str | None = None
     expect: int | None = None
+    token: int | None = None
     attempt: str | None = None
 
 

@@ -23,7 +23,7 @@ from openintent.core.books import Books, decision_key
 from openintent.core.commands import Arbitrate, ListDecisions, RecordDecision, SetPolicy
 from openintent.core.values import fingerprint
 from openintent.core.versions import keep, new_version, version_differs
-from openintent.model import Ask, Decision, Intent, home_of, intent_space, spaces_of_intent
+from openintent.model import Agent, Ask, Decision, Intent, agent_name_of, home_of, intent_space, spaces_of_intent
 
 COMPLETION = "completion"  # the type of a decision that counts towards completing an intent
 APPROVED = "approved"
@@ -36,11 +36,24 @@ def forbids(books: Books, intent: Intent, actor: str) -> Violation | None:
     policy = intent.governance_policy
     if not policy:
         return None
-    if policy.get("allowed_agents") and actor not in policy["allowed_agents"]:
+    allowed = policy.get("allowed_agents")
+    if allowed and actor not in allowed and agent_name_of(actor) not in allowed:
         return Violation("allowed_agents", f"{actor} is not among the agents that are allowed here")
-    if policy.get("write_scope") == "assigned_only" and actor not in books.assigned.get(intent.id, {}):
+    if policy.get("write_scope") == "assigned_only" and not _is_assigned(books, intent, actor):
         return Violation("write_scope", f"only assigned agents may act here, and {actor} is not assigned")
     return None
+
+
+def _is_assigned(books: Books, intent: Intent, actor: str) -> bool:
+    """By its own id, by the name of the agent that it is an instance of, or by the role that either registered with."""
+    assigned = books.assigned.get(intent.id, {})
+    names = {actor, agent_name_of(actor)}
+    return not assigned.keys().isdisjoint(names) or any(_role_of(books, name) in assigned for name in names)
+
+
+def _role_of(books: Books, agent_id: str) -> str | None:
+    agent = books.agents.get(agent_id)
+    return None if agent is None or agent.status == "deregistered" else agent.role_id
 
 
 def forbids_lease(books: Books, ask: Ask) -> Violation | None:
@@ -58,6 +71,14 @@ def turn_away(books: Books, intent: Intent) -> None:
             waiting.send_away(books, space, [(waiter, why) for waiter, why in refusals if why is not None])
 
 
+def end_role(books: Books, agent: Agent) -> None:
+    """An agent no longer has its role: where only the role was assigned, neither it nor an instance of it may act."""
+    for intent_id in books.assignments.get(agent.role_id or "", {}):
+        intent = books.intents[intent_id]
+        if intent.governance_policy:
+            turn_away(books, intent)
+
+
 def forbids_status(books: Books, intent: Intent, status: str, reason: str | None) -> Violation | None:
     policy = intent.governance_policy or {}
     if policy.get("require_status_reason") and not reason:
@@ -69,12 +90,13 @@ def _forbids_completion(books: Books, intent: Intent, policy: dict[str, Any]) ->
     mode = policy.get("completion_mode", "auto")
     if mode == "auto":
         return None
-    opinions = {each.actor: each.outcome for each in books.decisions.get(intent.id, []) if each.type == COMPLETION}
-    approvers = {actor for actor, outcome in opinions.items() if outcome == APPROVED}
+    made = [each for each in books.decisions.get(intent.id, []) if each.type == COMPLETION]
+    opinions = {agent_name_of(each.actor): each.outcome for each in made}  # however many instances it has
+    approvers = {agent for agent, outcome in opinions.items() if outcome == APPROVED}
     needed = 1
     if mode == "quorum":
-        assigned = books.assigned.get(intent.id, {})
-        approvers &= assigned.keys()
+        assigned = set(map(agent_name_of, books.assigned.get(intent.id, ())))
+        approvers &= assigned
         # Rounded first: 0.28 of 25 is a little more than 7 to a computer, and must not need an eighth.
         needed = max(1, math.ceil(round(policy.get("quorum_threshold", 0.6) * len(assigned), 6)))
     if len(approvers) >= needed:

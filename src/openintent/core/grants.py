@@ -50,6 +50,7 @@ def _new_lease(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str
         purpose=ask.purpose,
         metadata=ask.metadata,
         cooldown_ms=ask.cooldown_ms,
+        priority=ask.priority,
     )
     if ask.max_hold_ms is not None or ask.progress_ms is not None:
         _bound(lease, ask, now_ms)

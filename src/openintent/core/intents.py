@@ -16,13 +16,12 @@ from openintent.core.answers import (
     Logged,
     Missing,
     Reply,
-    Stale,
     TooLarge,
     Unknown,
 )
 from openintent.core.books import Books, shelve
 from openintent.core.commands import CreateIntent, Forget, GetIntent, ListIntents, LogEvent, PatchState, SetStatus
-from openintent.core.looking import live_lease_with, missing_owner
+from openintent.core.looking import missing_owner, stale
 from openintent.core.scopes import BELOW
 from openintent.core.values import BadStep, Draft, TooDeep, fingerprint, weigh
 from openintent.core.versions import keep, keep_change, new_version, version_differs
@@ -114,7 +113,8 @@ def patch_state(books: Books, command: PatchState) -> Reply:
         return _repeat(books, known, print_)
     refusal = (
         governance.forbids(books, intent, command.actor)
-        or _may_not_write(books, command)
+        or stale(books, intent, holder=command.actor, token=command.token)
+        or _held_by_another(books, command)
         or version_differs(intent, command.expect)
         or attempts.none_left(books, command.attempt)
         or _change_state(books, intent, command.steps)
@@ -127,29 +127,14 @@ def patch_state(books: Books, command: PatchState) -> Reply:
     return books.reply(IntentSeen(intent), after=intent.batch)
 
 
-def _may_not_write(books: Books, command: PatchState) -> Answer | None:
-    """The lease rules: a token that is named must be live, and nobody writes under another agent's lease."""
+def _held_by_another(books: Books, command: PatchState) -> Held | None:
+    """Nobody writes under another agent's lease, whatever token it has."""
     space = books.spaces.get(intent_space(command.intent_id))
-    if command.token is not None:
-        own = live_lease_with(space, holder=command.actor, token=command.token)
-        if own is None:
-            return Stale(command.token, _successor_of(books, command))
     if space is not None:
         for step in command.steps:
             held = space.leases.other("/".join(step.path) + BELOW, command.actor)
             if held is not None:
                 return Held(held, books.remaining_ms(held), 0)
-    return None
-
-
-def _successor_of(books: Books, command: PatchState) -> int | None:
-    """The live token of the scope that the stale one was for, as far as that is still known."""
-    space_name = intent_space(command.intent_id)
-    space = books.spaces.get(space_name)
-    for lease in reversed(books.ended.values()):
-        if lease.token == command.token and lease.space == space_name:
-            live = None if space is None else space.leases.get(lease.scope)
-            return None if live is None else live.token
     return None
 
 
@@ -178,6 +163,7 @@ def set_status(books: Books, command: SetStatus) -> Reply:
         return _repeat(books, known, print_)
     refusal = (
         governance.forbids(books, intent, command.actor)
+        or stale(books, intent, holder=command.actor, token=command.token)
         or governance.forbids_status(books, intent, command.status, command.reason)
         or version_differs(intent, command.expect)
         or attempts.none_left(books, command.attempt)

@@ -5,7 +5,9 @@ again; at its deadline a lease is already dead. What is not promised here: that 
 itself, from when it sent its request (`trust.py`).
 """
 
-from openintent.core import agents, attempts, governance, grants, waiting
+from collections.abc import Sequence
+
+from openintent.core import agents, attempts, governance, grants, preempting, waiting
 from openintent.core.answers import (
     AttemptReused,
     Done,
@@ -15,6 +17,7 @@ from openintent.core.answers import (
     LimitReached,
     Lost,
     Missing,
+    Queued,
     Released,
     Reply,
     Seen,
@@ -87,8 +90,17 @@ def _refuse(books: Books, command: Acquire, why: waiting.Obstacle, print_: bytes
     """It cannot be granted now: say so, or let it wait."""
     if isinstance(why, Held) and why.yours:
         return _own_again(books, command, why.lease, print_)
+    outranked = preempting.outranked(books, command.ask) if command.preempt else []
+    if isinstance(outranked, LimitReached):
+        return books.reply(outranked)
     if command.wait_ms > 0:
-        return waiting.enqueue(books, command, print_)
+        reply = waiting.enqueue(books, command, print_)
+        if isinstance(reply.answer, Queued):  # else nothing may have happened
+            preempting.mark(books, command.ask, outranked)
+        return reply
+    if outranked:
+        preempting.mark(books, command.ask, outranked)
+        return books.reply(preempting.held_until_the_end(books, command.ask, outranked))
     return books.reply(why, after=why.lease.batch if isinstance(why, Held) else None)
 
 
@@ -110,6 +122,8 @@ def _repeat(books: Books, command: Acquire, known: Attempt, print_: bytes) -> Re
     waiter = books.waiters.get(known.target)
     if waiter is not None:
         reply = waiting.attend(books, waiter, command)
+        if command.preempt:
+            preempting.press(books, waiter.ask)
         waiting.pump(books, books.space(waiter.ask.space), waiter.ask.scope)
         return reply
     lease = books.leases.get(known.target)
@@ -193,39 +207,62 @@ def _progress_payload(lease: Lease) -> dict[str, object]:
 
 def heartbeat(books: Books, command: Heartbeat) -> Reply:
     """Renew exactly the leases that are listed: one whose holder forgot it must not live for ever."""
-    rows, after, shortest_ms = _renew_listed(books, command)
-    next_ms, status = shortest_ms // 3, None
+    verdicts = Verdicts(command.held, [], {}, 0)
+    after, shortest_ms = _renew_listed(books, command, verdicts)
+    verdicts.next_ms = shortest_ms // 3
     agent = books.agents.get(command.holder)
     if agent is not None:  # its status is only a mark: no renewal waits until a change of it is durable
-        next_ms, status = min(next_ms, agent.heartbeat_ms), agents.hear(books, agent, command.load)
-    return books.reply(Verdicts(rows, next_ms, status), after)
+        verdicts.next_ms = min(verdicts.next_ms, agent.heartbeat_ms)
+        verdicts.status = agents.hear(books, agent, command.load)
+    return books.reply(verdicts, after)
 
 
-def _renew_listed(books: Books, command: Heartbeat) -> tuple[list[tuple[str, int, str | None]], int, int]:
-    """The verdicts, the batch that they wait for, and the shortest ttl. There may be thousands: a call each is much."""
-    rows: list[tuple[str, int, str | None]] = []
-    holder, leases, now_ms = command.holder, books.leases, books.now_ms
+def _renew_listed(books: Books, command: Heartbeat, verdicts: Verdicts) -> tuple[int, int]:
+    """The batch that the verdicts wait for, and the shortest ttl. There may be thousands: a call each is much."""
+    now_ms, left_ms = books.now_ms, verdicts.left_ms
     after, shortest_ms = 0, books.limits.ttl_ms_default
-    for lease_id, token in command.held:
-        lease = leases.get(lease_id)
-        if lease is None or lease.holder != holder or lease.token != token:
-            rows.append((lease_id, 0, _how_lost(books, lease_id, holder, token)))
+    for lease in _listed(books, command):
+        if lease is None or lease.status != "active":
+            verdicts.lost[len(left_ms)] = _how_lost(books, command.holder, *command.held[len(left_ms)])
+            left_ms.append(0)
             after = books.written
             continue
         ttl_ms = lease.ttl_ms
         end_ms = now_ms + ttl_ms
         if lease.hold_end_ms is not None or lease.progress_end_ms is not None or end_ms < lease.deadline_ms:
             end_ms = grants.promised_end_ms(lease, end_ms)
+            if lease.preempt_reason is not None:
+                verdicts.asked[len(left_ms)] = lease.preempt_reason
+            left_ms.append(end_ms - now_ms)
+        else:
+            left_ms.append(ttl_ms)
         lease.deadline_ms = end_ms
-        rows.append((lease_id, end_ms - now_ms, None))
         if lease.batch > after:  # noqa: PLR1730  # as above
             after = lease.batch
         if ttl_ms < shortest_ms:  # noqa: PLR1730
             shortest_ms = ttl_ms
-    return rows, after, shortest_ms
+    return after, shortest_ms
 
 
-def _how_lost(books: Books, lease_id: str, holder: str, token: int) -> str:
+def _listed(books: Books, command: Heartbeat) -> Sequence[Lease | None]:
+    """The leases that are meant, and None for what the holder never had. Those of the very same list are known."""
+    holder, held = command.holder, command.held
+    known = books.beats.get(holder)
+    if known is not None and known[0] is held:
+        return known[1]
+    leases = [_held_under(books, holder, lease_id, token) for lease_id, token in held]
+    found = [lease for lease in leases if lease is not None]
+    if found and len(found) == len(held):  # then it has leases; with its last one this goes
+        books.beats[holder] = held, found
+    return leases
+
+
+def _held_under(books: Books, holder: str, lease_id: str, token: int) -> Lease | None:
+    lease = books.leases.get(lease_id)
+    return lease if lease is not None and lease.holder == holder and lease.token == token else None
+
+
+def _how_lost(books: Books, holder: str, lease_id: str, token: int) -> str:
     """Why the holder of this token has no such lease any more, as far as memory tells and it is his to know."""
     lease = books.ended.get(lease_id)
     if lease is None or lease.holder != holder or lease.token != token:
@@ -258,7 +295,9 @@ def revoke(books: Books, command: Revoke) -> Reply:
 def lapse(books: Books, lease: Lease) -> None:
     """Time took it."""
     reason = "expired"
-    if lease.deadline_ms == lease.hold_end_ms:
+    if lease.preempt_reason is not None:
+        reason = "preempted"
+    elif lease.deadline_ms == lease.hold_end_ms:
         reason = "max_hold"
     elif lease.deadline_ms == lease.progress_end_ms:
         reason = "no_progress"
@@ -278,6 +317,7 @@ def end(books: Books, lease: Lease, status: str, reason: str, actor: str, *, not
         books.held[holder] = left
     else:
         del books.held[holder]
+        books.beats.pop(holder, None)
     books.timers.died(lease)
     _write_end(books, space, lease, actor)
     if lease.checkpoint is not None or lease.cooldown_ms:

@@ -78,8 +78,8 @@ HANDLERS: dict[type, Callable[[Books, Any], Reply]] = {
 }
 
 
-# What falls due at a time: about 10 ms of work when time passes by itself, and 0.2 ms for whoever waits for an answer.
-DUE_PER_TICK_MAX: Final = 500
+# What falls due at a time: about 2 ms of work when time passes by itself, and 0.2 ms for whoever waits for an answer.
+DUE_PER_TICK_MAX: Final = 100
 DUE_PER_COMMAND_MAX: Final = 10
 
 
@@ -93,11 +93,10 @@ class Ledger:
         books = self.books
         assert now_ms >= books.now_ms, (now_ms, books.now_ms)
         due = books.timers.next_ms <= now_ms
-        if due and type(command) is commands.Tick:
-            # The first one in any case: somebody has to begin, and time to go on.
-            now_ms = max(books.timers.reach(now_ms, DUE_PER_TICK_MAX), min(books.timers.next_ms, now_ms))
-        elif due:
-            now_ms = max(books.timers.reach(now_ms, DUE_PER_COMMAND_MAX), books.now_ms)
+        if due:
+            by_itself = type(command) is commands.Tick
+            most = DUE_PER_TICK_MAX if by_itself else DUE_PER_COMMAND_MAX
+            now_ms = max(books.timers.reach(now_ms, most, by_itself=by_itself), books.now_ms)
         books.now_ms = books.timers.now_ms = now_ms
         books.date_ms = now_ms + books.date_offset_ms
         if due:

@@ -1,9 +1,15 @@
-"""Leases and queues, looked at. Nothing changes here."""
+"""Leases, queues and tokens, looked at. Nothing changes here."""
 
-from openintent.core.answers import Leases, Missing, Queue, Reply, TokenChecked
-from openintent.core.books import Books, Space
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import Final
+
+from openintent.core.answers import Leases, Missing, Queue, Reply, Stale, TokenChecked
+from openintent.core.books import Books
 from openintent.core.commands import CheckToken, ListLeases, ListQueue
-from openintent.model import Lease, home_of, intent_of, portfolio_of
+from openintent.model import Intent, Lease, coordinator_space, home_of, intent_of, intent_space, portfolio_of
+
+COORDINATORS_MAX: Final = 1_000  # above one intent, the nearest first: who is farther away cannot write to it by token
 
 
 def missing_owner(books: Books, space: str) -> Missing | None:
@@ -57,8 +63,42 @@ def list_queue(books: Books, command: ListQueue) -> Reply:
     return books.reply(Queue(places, books.now_ms))
 
 
-def live_lease_with(space: Space | None, *, holder: str, token: int) -> Lease | None:
-    """The agent's own live lease in this space that carries the token."""
-    if space is None:
+# Tokens
+
+
+def stale(books: Books, intent: Intent, *, holder: str, token: int | None) -> Stale | None:
+    """A token that a write names must be of its agent's live lease: on a part of the intent, or on coordinating it."""
+    if token is None or _has(books, intent_space(intent.id), holder, token):
         return None
-    return next((lease for lease in space.leases.owned(holder) if lease.token == token), None)
+    coordinators = _coordinators_of(books, intent)
+    if any(_has(books, name, holder, token) for name in coordinators):
+        return None
+    return Stale(token, _successor_of(books, (intent_space(intent.id), *coordinators), token))
+
+
+def _has(books: Books, name: str, holder: str, token: int) -> bool:
+    space = books.spaces.get(name)
+    return space is not None and any(lease.token == token for lease in space.leases.owned(holder))
+
+
+def _coordinators_of(books: Books, intent: Intent) -> list[str]:
+    """The spaces of those who coordinate it: alone, in its portfolios, or as a part of what it belongs to."""
+    return list(islice(_upwards(books, intent), COORDINATORS_MAX))
+
+
+def _upwards(books: Books, intent: Intent | None) -> Iterator[str]:
+    while intent is not None:
+        yield coordinator_space(intent_id=intent.id, portfolio_id=None)
+        for portfolio_id in books.portfolios_of.get(intent.id, ()):
+            yield coordinator_space(intent_id=None, portfolio_id=portfolio_id)
+        intent = books.intents.get(intent.parent_id or "")
+
+
+def _successor_of(books: Books, names: Collection[str], token: int) -> int | None:
+    """The live token of the scope that the stale one was for, as far as that is still known."""
+    for lease in reversed(books.ended.values()):
+        if lease.token == token and lease.space in names:
+            space = books.spaces.get(lease.space)
+            live = None if space is None else space.leases.get(lease.scope)
+            return None if live is None else live.token
+    return None

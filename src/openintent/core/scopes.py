@@ -174,15 +174,18 @@ class ScopeIndex(Generic[T]):
                 return next(iter(scopes.values()))
         return None
 
-    def overlapping(self, scope: str) -> Iterator[T]:
-        """Every item that overlaps this scope, each once."""
+    def overlapping(self, scope: str, *, but: str | None = None) -> Iterator[T]:
+        """Every item that overlaps this scope, each once; those of one owner may be left out."""
         path, wide = split(scope)
-        if path in self.items and not split(path)[1]:
-            yield self.items[path][1]
+        at = self.items.get(path)
+        if at is not None and at[0] != but and not split(path)[1]:
+            yield at[1]
         if self._wide:
-            for at in dict.fromkeys((path, *lineage(path))):
-                if at in self._wide:
-                    yield self._wide[at][1]
+            for above in dict.fromkeys((path, *lineage(path))):
+                at = self._wide.get(above)
+                if at is not None and at[0] != but:
+                    yield at[1]
         if wide:
-            for scopes in self._below.get(path, {}).values():
-                yield from scopes.values()
+            for owner, scopes in self._below.get(path, {}).items():
+                if owner != but:
+                    yield from scopes.values()

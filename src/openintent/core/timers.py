@@ -1,10 +1,10 @@
 """Everything that falls due, with lazy deadlines.
 
 A deadline that moves later costs nothing: the old entry comes up, sees that its thing is due later, and goes there.
-Only one that moves earlier needs a new entry. What is far away lies in spans, in no order; only when the time of a span
-comes are its entries put into a heap. So it makes no difference how many there are. Entries of things that died stay
-until their time comes, or until they are so many that all is rebuilt without them; either way the work is paid for by
-what put them there.
+Only one that moves earlier needs a new entry. What is far away lies in spans, in no order. A little before its time a
+span is opened: its entries are put into a heap, not all at once if they are many, and time waits for that. So it makes
+no difference how many there are. Entries of things that died stay until their time comes, or until they are so many
+that all is rebuilt without them; either way the work is paid for by what put them there.
 """
 
 import heapq
@@ -14,6 +14,7 @@ from openintent.model import DEAD
 
 NEVER: Final = 1 << 62
 SPAN_MS: Final = 256
+SORTED_PER_DUE: Final = 10  # entries of a span: to put so many into order takes less time than for one to fall due
 LITTER_MIN: Final = 1_024  # below this many dead entries a rebuild is not worth its walk
 
 
@@ -25,7 +26,7 @@ class Timed(Protocol):
 
 
 class Timers:
-    __slots__ = ("_edge", "_far", "_litter", "_n", "_near", "_size", "_spans", "next_ms", "now_ms")
+    __slots__ = ("_edge", "_far", "_litter", "_n", "_near", "_opening", "_size", "_spans", "next_ms", "now_ms")
 
     def __init__(self, now_ms: int = 0) -> None:
         self.now_ms = now_ms  # the ledger sets it with every command
@@ -33,7 +34,8 @@ class Timers:
         self._n = 0  # ties go in the order of entry, and things need no order of their own
         self._far: dict[int, list[Timed]] = {}  # by span
         self._spans: list[int] = []  # a heap of them
-        self._edge = 0  # the first span that has not come
+        self._edge = 0  # the first span that nobody has begun to open
+        self._opening: list[Timed] = []  # what is left of the one before it, the last one first
         self._size = 0  # entries in all
         self._litter = 0
         self.next_ms = NEVER  # no thing falls due before this instant; looked at with every command
@@ -51,12 +53,13 @@ class Timers:
         """The same for one that is not watched yet, or is known to be due earlier."""
         self._size += 1
         span = due_ms // SPAN_MS
-        if span < self._edge or due_ms - self.now_ms < SPAN_MS:
-            at_ms = due_ms
+        if span < self._edge or due_ms - self.now_ms < 2 * SPAN_MS:
+            at_ms = wake_ms = due_ms
             self._n += 1
             heapq.heappush(self._near, (due_ms, self._n, thing))
         else:
             at_ms = span * SPAN_MS
+            wake_ms = at_ms - SPAN_MS
             things = self._far.get(span)
             if things is None:
                 self._far[span] = [thing]
@@ -64,7 +67,7 @@ class Timers:
             else:
                 things.append(thing)
         thing.timer_ms = at_ms
-        self.next_ms = min(self.next_ms, at_ms)
+        self.next_ms = min(self.next_ms, wake_ms)
 
     def died(self, thing: Timed) -> None:
         """A watched thing will never be due again."""
@@ -75,22 +78,27 @@ class Timers:
     def _rebuild(self) -> None:
         self._near = [entry for entry in self._near if self._valid(entry)]
         heapq.heapify(self._near)
+        self._opening = [thing for thing in self._opening if _waits_in(self._edge - 1, thing)]
         spans = ((span, [thing for thing in things if _waits_in(span, thing)]) for span, things in self._far.items())
         self._far = {span: things for span, things in spans if things}
         self._spans = sorted(self._far)
-        self._size = len(self._near) + sum(map(len, self._far.values()))
+        self._size = len(self._near) + len(self._opening) + sum(map(len, self._far.values()))
         self._litter = 0
         self._note_next()
 
-    def reach(self, now_ms: int, most: int) -> int:
-        """The latest instant up to now by which at most so many entries fall due: perhaps the one before the first."""
-        while True:
-            # Of a span that has not been opened nobody knows how much is due in it.
-            high = min(now_ms, self._spans[0] * SPAN_MS - 1) if self._spans else now_ms
-            if self._due(high, most) > most:
-                return self._latest(self._near[0][0] - 1, high, most)
-            if not self._opened(now_ms):
-                return now_ms
+    def reach(self, now_ms: int, most: int, *, by_itself: bool) -> int:
+        """The latest instant up to now by which at most so many entries fall due: perhaps the one before the first.
+
+        If time passes by itself, then at least the first: somebody has to begin, and time to go on.
+        """
+        self._open(now_ms + SPAN_MS if by_itself else now_ms, most * SORTED_PER_DUE)
+        # Of what is not open nobody knows how much is due in it.
+        high = min(now_ms, self._closed_ms() - 1)
+        if self._due(high, most) <= most:
+            return high
+        first_ms = self._near[0][0]
+        latest_ms = self._latest(first_ms - 1, high, most)
+        return max(latest_ms, first_ms) if by_itself else latest_ms
 
     def _latest(self, low: int, high: int, most: int) -> int:
         """The same, where more than that are due by `high`."""
@@ -114,8 +122,8 @@ class Timers:
 
     def pop_due(self, now_ms: int) -> Timed | None:
         """The next thing that is due by now, or None."""
-        while self._opened(now_ms):
-            pass
+        if self._closed_ms() <= now_ms:
+            self._open(now_ms, NEVER)
         while self._near and self._near[0][0] <= now_ms:
             entry = heapq.heappop(self._near)
             self._size -= 1
@@ -131,28 +139,37 @@ class Timers:
         self._note_next()
         return None
 
-    def _opened(self, now_ms: int) -> bool:
-        """Open the next span, if its time has come."""
-        if not self._spans or self._spans[0] * SPAN_MS > now_ms:
-            return False
-        self._open(heapq.heappop(self._spans))
-        return True
-
-    def _open(self, span: int) -> None:
-        """What falls due in this span is put into order, and what does not goes where it does."""
-        things = self._far.pop(span)
-        self._edge = span + 1
-        self._size -= len(things)
-        seen: set[int] = set()  # one that left this span and came back stands in it twice
-        for thing in things:
-            if _waits_in(span, thing) and id(thing) not in seen:
-                seen.add(id(thing))
-                self.watch(thing, thing.due_ms)
+    def _open(self, until_ms: int, most: int) -> None:
+        """Open the spans that begin by then, as far as at most so many entries go."""
+        while most > 0 and until_ms >= self._closed_ms() != NEVER:
+            if not self._opening:
+                span = heapq.heappop(self._spans)
+                self._edge = span + 1
+                self._opening = self._far.pop(span)
+                self._opening.reverse()
+            most -= self._sort(most)
         self._note_next()
+
+    def _sort(self, most: int) -> int:
+        """Put what falls due in this span into order, and what does not where it does; how many these were."""
+        begins_ms, things = (self._edge - 1) * SPAN_MS, self._opening
+        count = min(most, len(things))
+        self._size -= count
+        for _ in range(count):
+            thing = things.pop()
+            if thing.timer_ms == begins_ms and (due_ms := thing.due_ms) != DEAD:
+                self.watch(thing, due_ms)
+        return count
+
+    def _closed_ms(self) -> int:
+        """When the first span begins that is not wholly open."""
+        if self._opening:
+            return (self._edge - 1) * SPAN_MS
+        return self._spans[0] * SPAN_MS if self._spans else NEVER
 
     def _note_next(self) -> None:
         near_ms = self._near[0][0] if self._near else NEVER
-        self.next_ms = min(near_ms, self._spans[0] * SPAN_MS) if self._spans else near_ms
+        self.next_ms = min(near_ms, self._closed_ms() - SPAN_MS) if self._opening or self._spans else near_ms
 
     @staticmethod
     def _valid(entry: tuple[int, int, Timed]) -> bool:

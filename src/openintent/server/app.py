@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, Protocol
 
 import uvicorn
 
@@ -18,6 +18,8 @@ from openintent.grantor.grantor import Grantor
 from openintent.server import hotlane, logs
 from openintent.server.asgi import make_app
 from openintent.server.auth import Gate, is_loopback
+from openintent.server.cluster import Cluster
+from openintent.server.forwarding import Forwarder
 from openintent.server.keys import KeyRing
 from openintent.server.openfiles import make_room
 from openintent.server.overload import Overload, Patience
@@ -35,21 +37,44 @@ SWITCH_S: Final = 0.000_01
 GC_THRESHOLD: Final = 20_000
 
 
+class Named(Protocol):
+    """A socket, or what asyncio shows of one."""
+
+    def getsockname(self) -> Any: ...
+
+
 class Server(uvicorn.Server):
     """uvicorn with our grantor behind it: nothing listens before the grantor serves, and it is the last to stop."""
 
-    def __init__(self, settings: Settings, engine: Engine, announce: Announce, gate: Gate | None = None) -> None:
-        member = f"{socket.gethostname()}:{os.getpid()}"
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        announce: Announce,
+        gate: Gate | None = None,
+        *,
+        member: str | None = None,
+    ) -> None:
+        member = member or f"{socket.gethostname()}:{os.getpid()}"
         self._settings = settings
         self._engine = engine
         self._announce = announce
-        self._grantor = Grantor(engine, settings.limits, member=member)
+        self._grantor = Grantor(engine, settings.limits, member=member, leader_ttl_s=settings.leader_ttl_seconds)
         patience = Patience(
             new_ms=settings.shed_new_ms, most_ms=settings.shed_most_ms, commit_ms=settings.shed_commit_ms
         )
         overload = Overload(patience, lambda: self._grantor.commit_age_ms)
         self._service = Service(
             self._grantor, settings.limits, ROUTER, gate or Gate(), overload, streams_max=settings.streams_max
+        )
+        if not engine.guarantees.exclusive_open:
+            self._service.forwarder = Forwarder(self._grantor, member, self._service.stopping)
+        self._service.cluster = Cluster(
+            self._grantor,
+            member=member,
+            scheme=settings.engine.partition(":")[0],
+            leader_ttl_s=settings.leader_ttl_seconds,
+            forwarder=self._service.forwarder,
         )
         self._bounds = hotlane.Bounds(
             connections_max=settings.connections_max,
@@ -84,9 +109,12 @@ class Server(uvicorn.Server):
         self._sweep.start()
         self._service.gate.start()
         self._service.overload.start()
+        if self._service.forwarder is not None:
+            self._service.forwarder.start()
+        self._service.cluster.start()
         await super().startup(sockets)
         if self.started:
-            url = self._url()
+            url = url_of(self.servers[0].sockets[0])
             await self._engine.announce(url)
             self._announce(url)
 
@@ -97,26 +125,28 @@ class Server(uvicorn.Server):
             # uvicorn would raise them once more, and end the process before the engine is closed. They are obeyed.
             self._captured_signals.clear()
 
-    def _url(self) -> str:
-        name = self.servers[0].sockets[0].getsockname()
-        if isinstance(name, str):
-            return f"unix:{name}"
-        host, port = name[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, answer whoever waits, finish what is under way, write the farewell."""
         log.info("stop began connections=%d", len(self.server_state.connections))
         self._service.stopping.set()
         self._grantor.hang_up()
-        patience = asyncio.get_running_loop().call_later(self._settings.stop_seconds, self._cut_off)
+        forwarder, stop_s = self._service.forwarder, self._settings.stop_seconds
+        # Where there are others, one of them can lead already while this one sees to its connections.
+        leaving = None if forwarder is None else asyncio.ensure_future(self._grantor.stop())
+        patience = [asyncio.get_running_loop().call_later(stop_s, self._cut_off)]
+        if forwarder is not None:  # whoever waits for another server must be told before that
+            patience.append(asyncio.get_running_loop().call_later(stop_s / 2, forwarder.hang_up))
         await super().shutdown(sockets)
-        patience.cancel()
+        for each in patience:
+            each.cancel()
         self._sweep.stop()
         self._service.gate.stop()
         self._service.overload.stop()
-        await self._service.close(within_s=self._settings.stop_seconds)
-        await self._grantor.stop()
+        await self._service.close(within_s=stop_s)
+        self._service.cluster.stop()
+        if forwarder is not None:
+            forwarder.stop()
+        await (leaving or self._grantor.stop())
         # uvicorn would now raise the signal anew and so end the process, before the engine is closed.
         self._captured_signals.clear()
 
@@ -125,6 +155,14 @@ class Server(uvicorn.Server):
         # uvicorn would cancel the task that writes it, and wait; but what waits to write need not end by that.
         for connection in list(self.server_state.connections):
             connection.transport.abort()
+
+
+def url_of(listener: Named) -> str:
+    name = listener.getsockname()
+    if isinstance(name, str):
+        return f"unix:{name}"
+    host, port = name[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -163,7 +201,8 @@ async def serve(settings: Settings, announce: Announce) -> None:
             log.warning("engine warned notice=%s", engine.notice)
         # Bound before the grantor starts: if the port is taken, no new term has begun.
         listener = bound(settings.host, settings.port)
-        await Server(settings, engine, announce, gate).serve([listener])
+        member = f"{settings.advertise or url_of(listener)}#{os.urandom(8).hex()}"
+        await Server(settings, engine, announce, gate, member=member).serve([listener])
     finally:
         await engine.close()
 

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from openintent.server.cycles import TRANSPORT
 from openintent.server.exchange import Desk, Exchange
+from openintent.server.forwarding import Relay
 from openintent.server.pages import HOST, index
 from openintent.server.service import Service
 from openintent.server.stream import SOCKET_BYTES_MAX, Stream
@@ -37,12 +38,15 @@ class AsgiExchange(Exchange):
             desk, method, scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1"), headers
         )
         self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.stream: Stream | None = None  # what follows the head of the answer, instead of a payload
+        self.stream: Stream | Relay | None = None  # what follows the head of the answer, instead of a payload
 
     @property
     def address(self) -> str:
         client = self.scope.get("client")
         return str(client[0]) if client else ""
+
+    def relay(self, stream: Relay) -> None:
+        self.stream = stream
 
     def write(self) -> None:
         if not self.written.done():
@@ -78,11 +82,14 @@ class ApiEndpoint:
             if exchange.stream is not None:
                 exchange.stream.discard()
 
-    async def _tell(self, exchange: AsgiExchange, stream: Stream, receive: Receive, send: Send) -> None:
+    async def _tell(self, exchange: AsgiExchange, stream: Stream | Relay, receive: Receive, send: Send) -> None:
         _bound_socket(exchange.scope)
         await send({"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *_marks(exchange)]})
         if exchange.scope["method"] == "HEAD":
             await send({"type": "http.response.body"})
+            return
+        if isinstance(stream, Relay):
+            await stream.run(receive, send)
             return
         self._service.streams.add(stream)
         try:

@@ -21,7 +21,6 @@ Fault = tuple[list[str | int], str, str]
 # Known to the documents, not offered by this version: said so rather than ignored.
 NOT_OFFERED: Final[Mapping[str, str]] = {
     "scopes": "several scopes in one request are not offered yet",
-    "preempt": "preemption is not offered yet",
     "permits": "semaphores are not offered yet",
 }
 MODES_NOT_OFFERED: Final = ("shared", "intent", "semaphore")

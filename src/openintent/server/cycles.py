@@ -60,6 +60,10 @@ class HotCycle(Exchange):
     def address(self) -> str:
         return self.line.address
 
+    @property
+    def origin(self) -> object:
+        return self.line
+
     def write(self) -> None:
         self.response_complete = True
         line = self.line

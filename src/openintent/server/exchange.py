@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from http import HTTPStatus
 from itertools import count
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from openintent.core.answers import Reply
 from openintent.grantor.grantor import Refusal
@@ -91,7 +91,7 @@ class Exchange(ABC):
             self.write()
 
     def refuse(self, refusal: Refusal) -> None:
-        self.waiting = 0
+        self.waiting = self.term = self.rev = 0  # what the ledger had said is not told
         if not self.done:
             self.desk.refuse(self, refusal)
 
@@ -107,9 +107,18 @@ class Exchange(ABC):
         """Where it came from; empty if that has no address."""
         return ""
 
+    @property
+    def origin(self) -> object:
+        """What it has in common with those that are to be carried out before it."""
+        return self
+
     @abstractmethod
     def write(self) -> None:
         """Put the answer on the connection."""
+
+    def relay(self, stream: Any) -> None:
+        """What follows the head of the answer is another server's stream: only for a lane that knows streams."""
+        raise NotImplementedError(stream)
 
     def gone(self) -> None:
         """The client went away."""

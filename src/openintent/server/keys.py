@@ -28,6 +28,7 @@ import msgspec
 from msgspec import Meta
 
 from openintent.clock import boot_s
+from openintent.model import agent_name_of
 
 log = logging.getLogger("openintent.server")
 
@@ -53,7 +54,7 @@ class BadKeyFile(Exception):
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A key as it is stored. Without agents it may act as any; an operator always may."""
+    """A key as it is stored. A name is for all its instances. Without agents it may act as any; so may an operator."""
 
     id: Annotated[str, Meta(pattern="^[0-9a-z]{4,32}$")]
     name: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX)]
@@ -126,7 +127,9 @@ class Principal:
         return f"Principal({self.name!r}, operator={self.operator}, bound={self.bound})"
 
     def may_act_as(self, agent: str) -> bool:
-        return not self.bound or agent in self._names or agent.startswith(self._prefixes)
+        if not self.bound or agent in self._names or agent.startswith(self._prefixes):
+            return True
+        return agent_name_of(agent) in self._names
 
 
 NOBODY: Final = Principal("nobody", agents=())

@@ -129,7 +129,7 @@ def _is_strict(body: type) -> bool:
 
 
 def asks_ledger(route: Route) -> bool:
-    return not (route.pattern.startswith("/") or route.pattern.startswith("server/"))
+    return not route.pattern.startswith(("/", "server/", "cluster"))
 
 
 def _links(route: Route, routes: Mapping[str, Route]) -> Schema:

@@ -151,7 +151,7 @@ VIEWS: Final[Mapping[str, Keywords]] = {
     "LeaseView.mode": {"enum": ["exclusive"]},
     "LeaseView.status": {"enum": list(LEASE_STATUSES)},
     "ReleasedView.status": {"enum": list(LEASE_STATUSES)},
-    "Verdict.verdict": {"enum": ["renewed", "lost"]},
+    "Verdict.verdict": {"enum": ["renewed", "preempt_asked", "lost"]},
     "HeartbeatView.status": {"enum": ["ok"]},
     "HeartbeatView.agent_status": {"enum": [*AGENT_STATUSES, None]},
     "IntentView.status": {"enum": list(STATUSES)},
@@ -165,6 +165,9 @@ VIEWS: Final[Mapping[str, Keywords]] = {
     "ArbitrationView.status": {"enum": ["pending"]},
     "AliveView.status": {"enum": ["alive"]},
     "ReadyView.status": {"enum": ["ready", "not ready"]},
+    **{
+        f"{shape}.role": {"enum": ["grantor", "standby"]} for shape in ("ReadyView", "ClusterView", "ClusterMemberView")
+    },
     "ErrorCore.code": {"enum": sorted(BY_CODE)},
 }
 

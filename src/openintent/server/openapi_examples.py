@@ -198,6 +198,7 @@ STORY: Final = [
     Step(route="get_version"),
     Step(route="discover"),
     Step(route="get_config"),
+    Step(route="get_cluster"),
     Step(route="get_openapi"),
     # Who is there
     Step(route="register_agent", body=_ADA),

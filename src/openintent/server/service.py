@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,7 +13,10 @@ from openintent.grantor.grantor import Grantor, NotServing, Refusal
 from openintent.model import Limits
 from openintent.server import auth, bodies, problems
 from openintent.server.auth import Gate
+from openintent.server.beats import Beats
+from openintent.server.cluster import Cluster
 from openintent.server.exchange import Exchange
+from openintent.server.forwarding import Forwarder
 from openintent.server.overload import BUSY_MIN, PAYLOAD, RETRY_LINE, Overload
 from openintent.server.routing import BadName, Match, Router, decoded, is_plain
 from openintent.server.stream import STREAMS_MAX, Streams
@@ -22,6 +25,9 @@ from openintent.server.views import Views
 log = logging.getLogger("openintent.server")
 
 _encode = msgspec.json.Encoder().encode
+
+AGAIN_S: Final = 1.0
+AGAIN_IN_CLUSTER_S: Final = 0.1
 
 
 class Service:
@@ -45,11 +51,14 @@ class Service:
         self.limits = limits
         self.router = router
         self.views = Views(grantor)
+        self.beats = Beats(limits)
         self.gate = gate
         self.overload = overload or Overload()
         # Set as the first thing of a stop: an answer without an end (a stream) waits for it too, and ends then.
         self.stopping = asyncio.Event()
         self.streams = Streams(gate, self.stopping, most=streams_max)
+        self.forwarder: Forwarder | None = None  # where several servers share the engine
+        self.cluster = Cluster(grantor)
         self._tasks: set[asyncio.Task[None]] = set()
 
     # Dispatch
@@ -116,6 +125,8 @@ class Service:
             said = (failure.status, exchange.method, exchange.path, agent, failure)
             log.debug("request refused status=%d method=%s path=%s agent=%s reason=%s", *said)
             exchange.conclude_at_once(failure.status, problems.encode(failure.problem), extra=failure.extra)
+        elif isinstance(failure, NotServing) and self.forwarder is not None and self.forwarder.takes(exchange):
+            self.run(exchange, self.forwarder.forward(exchange))
         elif isinstance(failure, NotServing | EngineUnavailable):  # the second: while the log is read
             self.refuse(exchange, Refusal.UNAVAILABLE)
         else:
@@ -149,8 +160,10 @@ class Service:
 
     def refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         if refusal is Refusal.UNAVAILABLE:
+            # Where another can take over, that takes a fraction of a second if it was announced.
+            again_s = AGAIN_S if self.forwarder is None else AGAIN_IN_CLUSTER_S
             problem = problems.plain(
-                "unavailable", "the server cannot answer now; nothing happened", retry_after_seconds=1.0
+                "unavailable", "the server cannot answer now; nothing happened", retry_after_seconds=again_s
             )
             exchange.conclude_at_once(503, problems.encode(problem), extra=problems.retry_after(1))
             return
@@ -158,7 +171,10 @@ class Service:
         exchange.conclude_at_once(504, self.problem_payload(504, "outcome_unknown", message))
 
     def abandon(self, request: int) -> None:
-        self.grantor.abandon(request)
+        if request < 0 and self.forwarder is not None:
+            self.forwarder.abandon(request)
+        else:
+            self.grantor.abandon(request)
 
     async def close(self, *, within_s: float | None = None) -> None:
         """Wait for handlers under way, but not for ever if a time is given: their clients are gone by then."""

@@ -4,6 +4,7 @@ Everything that is wrong is said at once.
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,6 +39,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     shed_new_ms: int = 250  # how far behind the server may be before it refuses acquires and creates
     shed_most_ms: int = 1_000  # the same for all but what keeps or ends what is held
     shed_commit_ms: int = 2_000  # how long a commit may take before acquires and creates are refused
+    advertise: str | None = None  # where the other servers on the same engine reach this one; else where it listens
+    leader_ttl_seconds: float = 10.0  # how long a leader that is not heard of keeps the others from taking over
     stop_seconds: float = 1.0  # how long open requests may still take at a stop
     limits: Limits = Limits()
 
@@ -141,6 +144,13 @@ def _unfit(settings: Settings) -> list[str]:
             SHED_MS_MIN <= settings.shed_new_ms <= settings.shed_most_ms
         ),
         f"shed_commit_ms: must be at least {SHED_MS_MIN}": settings.shed_commit_ms >= SHED_MS_MIN,
+        "leader_ttl_seconds: must be from 1 to 300": 1 <= settings.leader_ttl_seconds <= 300,
+        "advertise: must be an address such as http://10.0.0.7:8000": (
+            settings.advertise is None or bool(_ADDRESS.fullmatch(settings.advertise))
+        ),
+        f"advertise: is needed where the engine is shared and the server listens on {settings.host}": (
+            settings.advertise is not None or settings.host not in _EVERYWHERE or _is_own(settings.engine)
+        ),
         "stop_seconds: must be from 0 to 3600": 0 <= settings.stop_seconds <= 3_600,
     }
     return [fault for fault, fine in checks.items() if not fine]
@@ -164,4 +174,11 @@ def _exposed(settings: Settings) -> list[str]:
     return []
 
 
+def _is_own(engine: str) -> bool:
+    """Whether no other server can be on it, that would want to reach this one."""
+    return engine.partition(":")[0] in ("sqlite", "memory")
+
+
+_EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104  # to be told from addresses
+_ADDRESS: Final = re.compile(r"http://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _LEVELS: Final = ("debug", "info", "warning", "error")

@@ -1,7 +1,8 @@
 """Events as server-sent messages, in two families of names.
 
 The lower-case family tells the whole log, each event as `GET .../events` shows it. The upper-case one tells what
-OpenIntent's agents listen for, in their words, and nothing else.
+OpenIntent's agents listen for, in their words, and nothing else. Those agents do what they are told as often as they
+are told it, stumble over every other name, and when they are refused ask again at once, for ever: they are spared that.
 """
 
 from collections.abc import Callable
@@ -9,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from openintent.grantor.feed import MOVES, News
-from openintent.model import Assignment, Event, home_of, intent_of, intent_space, portfolio_of
+from openintent.grantor.feed import MOVES, News, moved
+from openintent.model import AGENT_SPACE, Assignment, Event, home_of, intent_of, intent_space, portfolio_of
 from openintent.server.views import Views
 from openintent.wire import QueueLengthView, ReplayedView
 
@@ -18,7 +19,7 @@ States = dict[str, dict[str, Any]]  # by the space of the intent
 
 _encode = msgspec.json.Encoder().encode
 
-GREETING: Final = b"retry: 1000\nid: %d\n: connected\n\n"
+GREETING: Final = b"id: %d\n: connected\n\n"
 PING: Final = b": ping\nid: %d\n\n"  # without data, it moves the reader's cursor and says nothing
 STILL_HERE: Final = b": ping\n\n"
 NO_STATE: Final[dict[str, Any]] = {}
@@ -27,10 +28,6 @@ NO_STATE: Final[dict[str, Any]] = {}
 def message(name: str, data: Any, seq: int | None = None) -> bytes:
     mark = b"" if seq is None else b"id: %d\n" % seq
     return b"%bevent: %b\ndata: %b\n\n" % (mark, name.encode(), _encode(data))
-
-
-def closed(reason: str, cursor: int) -> bytes:
-    return message("closed", {"reason": reason, "cursor": cursor}, cursor)
 
 
 def queue_length(space: str, scope: str, length: int) -> bytes:
@@ -42,6 +39,9 @@ class Lower:
     """The whole log."""
 
     lengths: Final = True
+    repeats: Final = True  # open assignments, to one who resumes
+    refuses: Final = True  # one who resumes behind an event that the log does not have
+    greeting: Final = b"retry: 1000\n" + GREETING
 
     def __init__(self, views: Views) -> None:
         self._views = views
@@ -57,8 +57,11 @@ class Lower:
             made = news.forms["lower"] = message(name, self._views.event(event), event.seq)
         return made
 
-    def assigned(self, assignment: Assignment, cursor: int) -> bytes:
-        """An assignment of long ago. It has the number of the reader's place, which it does not change."""
+    def open_ones(self, assignments: list[Assignment], cursor: int) -> bytes:
+        """Assignments of long ago. They have the number of the reader's place, which they do not change."""
+        return b"".join(self._assigned(each, cursor) for each in assignments)
+
+    def _assigned(self, assignment: Assignment, cursor: int) -> bytes:
         named = {"intent_id": assignment.intent_id, "agent_id": assignment.agent_id, "role": assignment.role}
         view = ReplayedView(
             intent_id=assignment.intent_id,
@@ -70,13 +73,20 @@ class Lower:
         )
         return message("agent_assigned", view, cursor)
 
+    def closed(self, reason: str, cursor: int) -> bytes:
+        return message("closed", {"reason": reason, "cursor": cursor}, cursor)
+
 
 class Upper:
     """What agents listen for. One for each reader: it remembers which states that one was shown."""
 
     lengths: Final = False
+    repeats: Final = False
+    refuses: Final = False
+    greeting: Final = GREETING  # they try a number of times: if that is soon, they are soon gone for good
 
-    def __init__(self, _views: Views) -> None:
+    def __init__(self, own: str) -> None:
+        self._own = own
         self._shown: States = {}
 
     def settle(self, states: States) -> None:
@@ -88,13 +98,19 @@ class Upper:
         event = news.event
         if event.type == "state_patched" and intent_of(event.space) is not None:
             return self._state_changed(news)
-        if MOVES.get(event.type) is False:
-            self._shown.pop(event.also or "", None)
-            self._shown.pop(event.space, None)
+        if event.type in MOVES and not self._moves(event):
+            return b""
         made: bytes | None = news.forms.get("upper")
         if made is None:
             made = news.forms["upper"] = _upper(event)
         return made
+
+    def _moves(self, event: Event) -> bool:
+        """Whether it is for this reader: an agent takes every assignment that it hears of for its own."""
+        move = moved(event, self._own)
+        if move is not None and not move.joins:
+            self._shown.pop(move.space, None)
+        return move is not None or not self._own.startswith(AGENT_SPACE)
 
     def _state_changed(self, news: News) -> bytes:
         event, new = news.event, news.state or {}
@@ -106,9 +122,17 @@ class Upper:
             known = news.forms["state"] = (old, message("STATE_CHANGED", data, event.seq))
         return known[1]
 
-    def assigned(self, assignment: Assignment, cursor: int) -> bytes:
+    def open_ones(self, assignments: list[Assignment], cursor: int) -> bytes:
+        """Who resumes is not told them again: only with the last of them does the reader have a place to resume by."""
+        places = [None] * (len(assignments) - 1) + [cursor]
+        return b"".join(map(self._assigned, assignments, places))
+
+    def _assigned(self, assignment: Assignment, seq: int | None) -> bytes:
         named = {"intent_id": assignment.intent_id, "agent_id": assignment.agent_id, "role": assignment.role}
-        return message("AGENT_ASSIGNED", {**named, "replayed": True}, cursor)
+        return message("AGENT_ASSIGNED", {**named, "replayed": True}, seq)
+
+    def closed(self, reason: str, cursor: int) -> bytes:
+        return b": closed, %b\nid: %d\n\n" % (reason.encode(), cursor)
 
 
 Family = Lower | Upper
@@ -141,11 +165,8 @@ def _status_changed(event: Event) -> bytes:
     data = {"intent_id": intent_id, "new_status": status}
     if portfolio_id is not None:
         data["portfolio_id"] = portfolio_id
-    made = message("STATUS_CHANGED", data, event.seq)
-    if status != "completed" or intent_id is None:
-        return made
-    # Two messages for one event: only behind the second is the reader past it.
-    return message("INTENT_COMPLETED", {"intent_id": intent_id}) + made
+    # No INTENT_COMPLETED besides: to agents both are the completion, and they would act on each.
+    return message("STATUS_CHANGED", data, event.seq)
 
 
 _UPPER: Final[dict[str, Callable[[Event], bytes]]] = {

@@ -125,7 +125,7 @@ class Stream:
         try:
             await self._tell()
             if self._reason != "gone":
-                last = sse.closed(self._reason or "term_ended", self._place)
+                last = self._family.closed(self._reason or "term_ended", self._place)
                 await send({"type": "http.response.body", "body": last, "more_body": False})
         finally:
             watch.cancel()
@@ -134,8 +134,8 @@ class Stream:
     # Telling
 
     async def _tell(self) -> None:
-        open_ones = b"".join(self._family.assigned(each, self._cursor) for each in self._assigned)
-        await self._write(sse.GREETING % self._cursor + open_ones)
+        open_ones = self._family.open_ones(self._assigned, self._cursor)
+        await self._write(self._family.greeting % self._cursor + open_ones)
         try:
             while self._reason is None:
                 if self._reader is None:

@@ -107,6 +107,7 @@ class Views:
             lease.checkpoint,
             lease.metadata or {},
             lease.purpose,
+            lease.preempt_reason is not None,
         )
 
     def story(self, shown: LeaseView, events: list[Event]) -> LeaseStory:
@@ -262,5 +263,6 @@ class Views:
 
 def _end_payload(lease: Lease) -> dict[str, object]:
     """What the event of its end says of a lease: what that of its grant said, and how it ended."""
-    ending = {"reason": lease.status, "cause": lease.ended_reason, "note": lease.ended_note}
+    reason = "preempted" if lease.ended_reason == "preempted" else lease.status
+    ending = {"reason": reason, "cause": lease.ended_reason, "note": lease.ended_note}
     return constant_part(lease) | ending

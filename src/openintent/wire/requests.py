@@ -20,6 +20,7 @@ class AcquireBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     wait_seconds: float = 0.0
     mode: str = "exclusive"
     priority: int = 0
+    preempt: bool = False
     reentrant: bool = False
     purpose: str | None = None
     metadata: dict[str, Any] | None = None
@@ -74,6 +75,7 @@ class StateBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 class StatusBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     status: Literal["draft", "active", "blocked", "suspended_awaiting_input", "completed", "abandoned"]
     reason: str | None = None
+    token: int | None = None
 
 
 class PolicyBody(msgspec.Struct):

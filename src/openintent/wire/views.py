@@ -32,6 +32,7 @@ class LeaseView(msgspec.Struct):
     checkpoint: Any = None
     metadata: dict[str, Any] = {}
     purpose: str | None = None
+    preempt_asked: bool = False
 
 
 class EventView(msgspec.Struct):
@@ -97,7 +98,7 @@ class QueueView(msgspec.Struct):
 
 class Verdict(msgspec.Struct):
     id: str
-    verdict: str  # renewed or lost
+    verdict: str  # renewed, preempt_asked or lost
     remaining_seconds: float = 0.0
     reason: str | None = None
 
@@ -323,7 +324,31 @@ class AliveView(msgspec.Struct):
 
 class ReadyView(msgspec.Struct):
     status: str
+    role: str
     term: int
+
+
+class EngineView(msgspec.Struct):
+    scheme: str
+    durable: bool
+    survives_node_loss: bool
+    shared: bool
+
+
+class ClusterMemberView(msgspec.Struct):
+    url: str
+    role: str
+    heard_seconds_ago: float | None
+
+
+class ClusterView(msgspec.Struct):
+    url: str
+    role: str
+    leader: str | None
+    term: int
+    leader_ttl_seconds: float
+    engine: EngineView
+    members: list[ClusterMemberView]
 
 
 class VersionView(msgspec.Struct):

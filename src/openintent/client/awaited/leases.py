@@ -38,18 +38,27 @@ class Leases(Base):
         wait_seconds: float = 0.0,
         on_lost: Callback | None = None,
         on_at_risk: Callback | None = None,
+        on_preempt: Callback | None = None,
         **options: Unpack[LeaseOptions],
     ) -> AsyncLeaseBlock:
         """A block under a lease that is kept alive, as in `async with client.lease(intent.id, "build") as lease:`.
 
         When it is lost, the task is cancelled and the block raises `LeaseLost`. The callbacks are called with the
-        lease, each on a thread of its own: `on_at_risk` when renewals fail, `on_lost` at the soft stop, which is
-        before another agent can get the scope.
+        lease, each on a thread of its own: `on_at_risk` when renewals fail, `on_preempt` when a higher priority has
+        asked for it, `on_lost` at the soft stop, which is before another agent can get the scope.
         """
         ttl_s = spelling.ttl_of(ttl=ttl, ttl_seconds=ttl_seconds, duration_seconds=duration_seconds)
         where = spelling.space_of(intent_id, space)
         wish = spelling.make_wish(space=where, scope=scope, ttl_s=ttl_s, wait_seconds=wait_seconds, **options)
-        return AsyncLeaseBlock(self._holder, wish, self._acquire, self._finish, on_lost=on_lost, on_at_risk=on_at_risk)
+        return AsyncLeaseBlock(
+            self._holder,
+            wish,
+            self._acquire,
+            self._finish,
+            on_lost=on_lost,
+            on_at_risk=on_at_risk,
+            on_preempt=on_preempt,
+        )
 
     async def acquire_lease(
         self,

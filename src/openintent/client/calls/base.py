@@ -1,9 +1,10 @@
 """One exchange as a value, and the small parts of which the calls are made."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Self, TypeVar
 from urllib.parse import quote, urlencode
+
+import msgspec
 
 from openintent.client.replies import Reply
 
@@ -13,13 +14,12 @@ JSON = Mapping[str, Any]
 _KINDS: Final = ("intent", "space", "portfolio", "agent")
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Call(msgspec.Struct, Generic[T], frozen=True):
     method: str
     path: str  # below the API's base path, quoted, with its query
     parse: Callable[[Reply], T]
     body: JSON | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     # Whether sending it twice is the same as sending it once: by its nature, or because it carries its attempt.
     repeatable: bool = True
     timeout_s: float | None = None

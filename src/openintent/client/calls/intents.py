@@ -43,9 +43,11 @@ def patch_state(
     return Call("PATCH", f"{_path(intent_id)}/state", replies.intent, body, sent)
 
 
-def set_status(intent_id: str, status: str, *, version: int | None, reason: str | None, attempt: str) -> Call[Intent]:
+def set_status(
+    intent_id: str, status: str, *, version: int | None, reason: str | None, token: int | None, attempt: str
+) -> Call[Intent]:
     sent = headers(attempt=attempt, version=version, match=True)
-    body = {"status": status, **given(reason=reason)}
+    body = {"status": status, **given(reason=reason, token=token)}
     return Call("POST", f"{_path(intent_id)}/status", replies.intent, body, sent)
 
 

@@ -1,8 +1,9 @@
 """Leases, and the heartbeats that renew them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from openintent.client import replies
 from openintent.client.calls.base import JSON, Call, given, headers, query, quoted, space_path
@@ -11,8 +12,7 @@ from openintent.client.values import Released, TokenCheck, Waiter
 from openintent.model import COORDINATOR_SPACE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What an acquire asks for. It is the same in every slice of a wait; only `wait_s` is used up."""
 
     space: str
@@ -20,6 +20,7 @@ class Wish:
     ttl_s: float = 60.0
     wait_s: float = 0.0
     priority: int = 0
+    preempt: bool = False
     reentrant: bool = False
     purpose: str | None = None
     metadata: JSON | None = None
@@ -59,6 +60,7 @@ def _home(space: str) -> dict[str, str]:
 def _options(wish: Wish) -> dict[str, Any]:
     return given(
         priority=wish.priority or None,
+        preempt=wish.preempt or None,
         reentrant=wish.reentrant or None,
         purpose=wish.purpose,
         metadata=wish.metadata,

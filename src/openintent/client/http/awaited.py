@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Final, Protocol, cast
 
-from openintent.client.http.idle import Idle
+from openintent.client.http.idle import Reused
 from openintent.client.http.messages import (
     LATE,
     Answer,
@@ -17,7 +17,6 @@ from openintent.client.http.messages import (
     NotSent,
     Origin,
     Reading,
-    origin_of,
     request_bytes,
 )
 
@@ -206,17 +205,8 @@ class Incoming:
         self._connection.close()
 
 
-class Line:
+class Line(Reused[Connection]):
     """Plain HTTP to any number of servers, for the tasks of one event loop."""
-
-    def __init__(self, host: str | None = None) -> None:
-        self._host = host  # what requests call the servers by, if not by their own names
-        self._idle: Idle[Connection] = Idle()
-
-    def _origin(self, url: str) -> Origin:
-        origin = origin_of(url, self._host)
-        assert origin is not None, url
-        return origin
 
     async def exchange(self, url: str, asked: Asked) -> Answer:
         origin = self._origin(url)
@@ -261,10 +251,6 @@ class Line:
             raise
         connection.close()
         return answer
-
-    def leave(self, url: str) -> None:
-        """Ask it by no connection any more that was there before."""
-        self._idle.drop(self._origin(url))
 
     async def close(self) -> None:
         self._idle.close()

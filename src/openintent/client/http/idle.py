@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from typing import Final, Generic, Protocol, TypeVar
 
+from openintent.client.http.messages import Origin, origin_of
 from openintent.clock import boot_s
 
 # Below uvicorn's 5 s: whoever closes an idle connection first should be us, or a request could meet the close.
@@ -72,3 +73,20 @@ class Idle(Generic[C]):
             self._kept.clear()
         for each in dropped:
             each.close()
+
+
+class Reused(Generic[C]):
+    """What the lines of both kinds do about their connections: each is used again and again."""
+
+    def __init__(self, host: str | None = None) -> None:
+        self._host = host  # what requests call the servers by, if not by their own names
+        self._idle: Idle[C] = Idle()
+
+    def _origin(self, url: str) -> Origin:
+        origin = origin_of(url, self._host)
+        assert origin is not None, url
+        return origin
+
+    def leave(self, url: str) -> None:
+        """Ask it by no connection any more that was there before."""
+        self._idle.drop(self._origin(url))

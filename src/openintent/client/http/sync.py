@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from openintent.client.http.idle import Idle
+from openintent.client.http.idle import Reused
 from openintent.client.http.messages import (
     LATE,
     Answer,
@@ -17,7 +17,6 @@ from openintent.client.http.messages import (
     NotSent,
     Origin,
     Reading,
-    origin_of,
     request_bytes,
 )
 from openintent.clock import boot_s
@@ -140,17 +139,8 @@ class Incoming:
         self._connection.close()
 
 
-class Line:
+class Line(Reused[Connection]):
     """Plain HTTP to any number of servers. Threads may share it."""
-
-    def __init__(self, host: str | None = None) -> None:
-        self._host = host  # what requests call the servers by, if not by their own names
-        self._idle: Idle[Connection] = Idle()
-
-    def _origin(self, url: str) -> Origin:
-        origin = origin_of(url, self._host)
-        assert origin is not None, url
-        return origin
 
     def exchange(self, url: str, asked: Asked) -> Answer:
         origin = self._origin(url)
@@ -214,10 +204,6 @@ class Line:
             self._idle.put(origin, connection)
         else:
             connection.close()
-
-    def leave(self, url: str) -> None:
-        """Ask it by no connection any more that was there before."""
-        self._idle.drop(self._origin(url))
 
     def close(self) -> None:
         self._idle.close()

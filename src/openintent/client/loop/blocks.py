@@ -23,8 +23,9 @@ class AsyncLeaseBlock(Block):
         *,
         on_lost: Callback | None = None,
         on_at_risk: Callback | None = None,
+        on_preempt: Callback | None = None,
     ) -> None:
-        super().__init__(holder, wish, on_lost=on_lost, on_at_risk=on_at_risk)
+        super().__init__(holder, wish, on_lost=on_lost, on_at_risk=on_at_risk, on_preempt=on_preempt)
         self._acquire = acquire
         self._finish = finish
         self._task: asyncio.Task[object] | None = None

@@ -61,7 +61,8 @@ class Intents(Base):
         """Set keys (`"a/b"` is a path), or apply a list of patches: all of them or none.
 
         With `expected_version` only if that is the present one, else `ConflictError`. The write names the token of
-        `lease`, or of the innermost `with client.lease(...)` on this intent, and is refused if that is not live.
+        `lease`, or of the innermost `with client.lease(...)` or `client.coordinate(...)` on this intent, and is
+        refused if that is not live.
         """
         token, patches = self._holder.token_for(intent_id, lease), calls.patches_of(changes)
         attempt = new_attempt()
@@ -77,5 +78,17 @@ class Intents(Base):
     ) -> Intent:
         return self.patch_state(intent_id, changes, expected_version=version, lease=lease)
 
-    def set_status(self, intent_id: str, version: int | None, status: str, reason: str | None = None) -> Intent:
-        return self._ask(calls.set_status(intent_id, status, version=version, reason=reason, attempt=new_attempt()))
+    def set_status(
+        self,
+        intent_id: str,
+        version: int | None,
+        status: str,
+        reason: str | None = None,
+        *,
+        lease: Lease | int | None = None,
+    ) -> Intent:
+        """With a `version` only if that is the present one, else `ConflictError`. It names a token as a patch does."""
+        token, attempt = self._holder.token_for(intent_id, lease), new_attempt()
+        return self._ask(
+            calls.set_status(intent_id, status, version=version, reason=reason, token=token, attempt=attempt)
+        )

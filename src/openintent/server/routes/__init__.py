@@ -4,6 +4,7 @@ from typing import Final
 
 from openintent.server.routes import (
     agents,
+    cluster,
     coordinators,
     governance,
     intents,
@@ -24,6 +25,7 @@ ROUTES: Final = [
     *coordinators.ROUTES,
     *agents.ROUTES,
     *streams.ROUTES,
+    *cluster.ROUTES,
     *system.ROUTES,
 ]
 

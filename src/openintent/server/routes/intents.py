@@ -220,6 +220,7 @@ def set_status(service: Service, exchange: Exchange, intent_id: str) -> None:
         status=body.status,
         reason=body.reason,
         expect=expect,
+        token=bodies.lease_token(exchange, body.token),
         attempt=bodies.attempt(exchange, service.limits),
     )
     show_intent(service, exchange, service.apply(command))
@@ -341,8 +342,8 @@ ROUTES: Final = [
         body=StatusBody,
         view=IntentView,
         needs=("If-Match",),
-        reads=_ATTEMPTS,
-        codes=_VERSION_CODES,
+        reads=(*_ATTEMPTS, "X-Lease-Token"),
+        codes=(*_VERSION_CODES, "stale_token"),
         name="set_intent_status",
     ),
     *_logs("intents/{}/", INTENT_SPACE),

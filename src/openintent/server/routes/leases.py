@@ -37,13 +37,11 @@ from openintent.wire import (
     DoneView,
     GuardBody,
     GuardView,
-    HeartbeatBody,
     HeartbeatView,
     ProgressBody,
     ReleasedView,
     RenewBody,
     RevokeBody,
-    Verdict,
 )
 
 _random_bits = random.Random().getrandbits  # noqa: S311  # an id must be unique, not secret: only its holder may use it
@@ -63,13 +61,16 @@ def acquire(service: Service, exchange: Exchange, space: str) -> None:
     ask = _ask(checks, body, space, holder)
     wait_ms = checks.wait_ms(body.wait_seconds) if body.wait_seconds else 0
     checks.settle()
-    acquire_or_wait(service, exchange, ask, wait_ms, _show_acquired)
+    acquire_or_wait(service, exchange, ask, wait_ms, _show_acquired, preempt=body.preempt)
 
 
-def acquire_or_wait(service: Service, exchange: Exchange, ask: Ask, wait_ms: int, show: Render) -> None:
+def acquire_or_wait(
+    service: Service, exchange: Exchange, ask: Ask, wait_ms: int, show: Render, *, preempt: bool = False
+) -> None:
     """Ask the ledger; `show` answers now, or when the wait is over."""
     key = bodies.attempt(exchange, service.limits)
-    command = Acquire(ask=ask, lease_id=_new_id(service.grantor.now_ms), wait_ms=wait_ms, attempt=key)
+    lease_id = _new_id(service.grantor.now_ms)
+    command = Acquire(ask=ask, lease_id=lease_id, wait_ms=wait_ms, attempt=key, preempt=preempt)
     if not wait_ms and key is None:
         show(exchange, service.apply(command))
         return
@@ -229,29 +230,15 @@ async def _show_released_before(service: Service, exchange: Exchange, reply: Rep
 
 
 def heartbeat(service: Service, exchange: Exchange, agent_id: str) -> None:
-    body = bodies.decode(HeartbeatBody, exchange.body)
-    held = body.leases or []
-    checks = bodies.Checks(service.limits)
-    if len(held) > service.limits.leases_per_heartbeat_max:
-        checks.fault("leases", f"must be at most {service.limits.leases_per_heartbeat_max}", "size")
-    checks.settle()
+    beat = service.beats.read(agent_id, exchange.body)
     bodies.agent(exchange, service.limits, named=agent_id)
-    load = body.current_load
-    if load is None and body.tasks_in_progress is not None:
-        tasks = body.tasks_in_progress
-        load = tasks if isinstance(tasks, int) else len(tasks)
-    command = Heartbeat(holder=agent_id, held=[(lease.id, lease.token) for lease in held], load=load)
-    reply = service.apply(command)
+    reply = service.apply(Heartbeat(holder=agent_id, held=beat.held, load=beat.load))
     verdicts = reply.answer
     assert isinstance(verdicts, Verdicts)
-    now_ms, views = service.grantor.now_ms, service.views
-    rows = [
-        Verdict(lease_id, "renewed", left_ms / 1_000) if reason is None else Verdict(lease_id, "lost", 0.0, reason)
-        for lease_id, left_ms, reason in verdicts.rows
-    ]
-    today_ms = now_ms + service.grantor.date_offset_ms
+    views, today_ms = service.views, service.grantor.now_ms + service.grantor.date_offset_ms
     next_at = views.date(today_ms + verdicts.next_ms)
-    shown = HeartbeatView("ok", views.date(today_ms), next_at, verdicts.next_ms / 1_000, rows, verdicts.status)
+    told = beat.told(verdicts)
+    shown = HeartbeatView("ok", views.date(today_ms), next_at, verdicts.next_ms / 1_000, told, verdicts.status)
     service.show(exchange, reply, shown)
 
 

@@ -1,6 +1,5 @@
 """What happens, told as it happens: server-sent events."""
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -23,7 +22,6 @@ from openintent.server.exchange import Exchange
 from openintent.server.routing import Handler, Route
 from openintent.server.service import Service
 from openintent.server.stream import Stream
-from openintent.server.views import Views
 from openintent.wire import StreamQuery
 
 HEADER: Final = b"last-event-id"
@@ -31,14 +29,14 @@ DIGITS_MAX: Final = 18
 
 
 def whole_log(service: Service, exchange: Exchange, space: str) -> None:
-    _subscribe(service, exchange, space, sse.Lower)
+    _subscribe(service, exchange, space, sse.Lower(service.views))
 
 
 def for_agents(service: Service, exchange: Exchange, space: str) -> None:
-    _subscribe(service, exchange, space, sse.Upper)
+    _subscribe(service, exchange, space, sse.Upper(space))
 
 
-def _subscribe(service: Service, exchange: Exchange, space: str, family: Callable[[Views], sse.Family]) -> None:
+def _subscribe(service: Service, exchange: Exchange, space: str, family: sse.Family) -> None:
     assert isinstance(exchange, AsgiExchange)  # no stream is hot
     wanted, exchange.extra = query.decode(StreamQuery, exchange)
     if service.stopping.is_set():
@@ -49,13 +47,14 @@ def _subscribe(service: Service, exchange: Exchange, space: str, family: Callabl
     if isinstance(reply.answer, Missing):
         service.show_refusal(exchange, reply)
         return
+    cursor = _cursor(service, exchange, wanted.after, refuses=family.refuses)
     exchange.stream = Stream(
         service.grantor,
         space,
-        family(service.views),
+        family,
         principal=exchange.principal,
-        cursor=_cursor(service, exchange, wanted.after),
-        assigned=_open_ones(reply.answer),
+        cursor=cursor,
+        assigned=_open_ones(reply.answer) if cursor is None or family.repeats else [],
     )
     # The stream begins behind the newest event of the ledger: nobody may be told of that place before it is durable.
     exchange.status, exchange.term, exchange.rev = 200, reply.term, reply.rev
@@ -79,19 +78,19 @@ def _open_ones(answer: object) -> list[Assignment]:
 # The cursor
 
 
-def _cursor(service: Service, exchange: Exchange, after: int | None) -> int | None:
-    """The last event that the reader has; None if it wants to begin with the next one."""
-    horizon, newest = service.grantor.books.horizon, service.grantor.feed.seq
+def _cursor(service: Service, exchange: Exchange, after: int | None, *, refuses: bool) -> int | None:
+    """The last event that the reader has; None if it wants to begin with the next one, or has no other choice."""
+    horizon = service.grantor.books.horizon
     last = exchange.headers.get(HEADER)
     if not last and after == 0:
         return horizon
     cursor = _number(last) if last else after
-    if cursor is not None and cursor < horizon:
-        raise _gone(f"the log no longer has all events after {cursor}", horizon)
-    if cursor is not None and cursor > newest:
-        message = f"the log ends with event {newest}, before {cursor}: it may have been restored from a backup"
-        raise _gone(message, horizon)
-    return cursor
+    gone = None if cursor is None else _gone(service, cursor)
+    if gone is None:
+        return cursor
+    if refuses:
+        raise gone
+    return None
 
 
 def _number(text: bytes) -> int:
@@ -100,7 +99,14 @@ def _number(text: bytes) -> int:
     raise problems.invalid((["Last-Event-ID"], "must be the number of an event", "value"), part="header")
 
 
-def _gone(message: str, horizon: int) -> problems.Refused:
+def _gone(service: Service, cursor: int) -> problems.Refused | None:
+    horizon, newest = service.grantor.books.horizon, service.grantor.feed.seq
+    if horizon <= cursor <= newest:
+        return None
+    if cursor < horizon:
+        message = f"the log no longer has all events after {cursor}"
+    else:
+        message = f"the log ends with event {newest}, before {cursor}: it may have been restored from a backup"
     hint = "read the present state, and subscribe without Last-Event-ID; after=0 begins with the oldest event"
     return problems.Refused(410, problems.plain("events_gone", message, hint=hint, oldest=horizon + 1))
 
@@ -133,7 +139,7 @@ def _stream(pattern: str, handler: Handler, says: str, space: str, name: str) ->
         query=StreamQuery,
         stream=True,
         reads=("Last-Event-ID",),
-        codes=("events_gone",),
+        codes=("events_gone",) if handler is whole_log else (),
         name=name,
     )
 

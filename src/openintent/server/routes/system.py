@@ -36,8 +36,14 @@ def livez(service: Service, exchange: Exchange) -> None:
 
 
 def readyz(service: Service, exchange: Exchange) -> None:
-    ready = service.grantor.serving
-    shown = {"status": "ready" if ready else "not ready", "term": service.grantor.term}
+    cluster = service.cluster
+    cluster.hear(exchange.headers)
+    ready = cluster.leader_url is not None
+    shown = {
+        "status": "ready" if ready else "not ready",
+        "role": cluster.role,
+        "term": service.grantor.newest_term,
+    }
     exchange.conclude_at_once(200 if ready else 503, service.encode(shown))
 
 

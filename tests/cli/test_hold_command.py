@@ -6,7 +6,7 @@ import sys
 import pytest
 from commandline import CommandLine
 
-from openintent import OpenIntentClient
+from openintent import LeaseConflictError, OpenIntentClient
 from openintent.clock import boot_s
 
 # What it writes to descriptor 9 is its own pid and its lease; the child ignores what asks nicely, as it does.
@@ -189,6 +189,14 @@ def test_after_a_revocation_all_of_the_group_is_killed(holding, rival, space, se
     done = held.finish()
     assert done.code == 76
     assert "the lease on build was lost: revoked by rival: stuck since noon" in done.err
+
+
+def test_when_a_higher_priority_asks_for_the_scope_that_is_said(holding, rival, space, server_url):
+    held = holding.start(server_url, "build", "--space", space, "--ttl", 1.5, script=STUBBORN)
+    held.wait_running()
+    with pytest.raises(LeaseConflictError):
+        rival.acquire_lease(space=space, scope="build", priority=1, preempt=True)
+    assert "a higher priority asks for build: " in held.process.stderr.readline()
 
 
 def test_a_command_is_asked_before_it_is_killed(holding, rival, space, server_url):

@@ -159,6 +159,13 @@ def test_an_engine_without_a_file_needs_a_key_file(tmp_path):
     assert "--file" in refused.err
 
 
+def test_an_engine_without_a_file_is_named_without_its_password():
+    refused = cli("keys", "add", "ci", "--engine", "postgresql://ann:secret@h/d")
+    assert refused.code != 0
+    assert "postgresql://ann:***@h/d" in refused.err
+    assert "secret" not in refused.err
+
+
 @pytest.mark.parametrize("command", [["add", "x"], ["ls"], ["revoke", "x"], ["rotate", "x"]])
 def test_a_file_that_is_broken_or_open_to_others_is_left_alone(keys, file, command):
     file.write_text("{")

@@ -12,11 +12,14 @@ COMMANDS = [
     [],
     ["serve"],
     ["hold"],
+    ["run"],
     ["leases"],
     ["intents"],
-    *([name] for name in ("backup", "completion", "demo", "doctor", "restore", "schema")),
+    *([name] for name in ("backup", "cluster", "completion", "demo", "doctor", "restore", "schema")),
     *(["leases", name] for name in ("ls", "show", "acquire", "renew", "release", "revoke", "watch")),
     *(["intents", name] for name in ("ls", "show", "new")),
+    ["agent", "run"],
+    *(["workflow", name] for name in ("run", "status")),
 ]
 
 

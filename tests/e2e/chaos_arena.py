@@ -28,6 +28,10 @@ START_S_MAX = 30.0
 class Worker:
     """A place in the arena: its link, and the process that has it now. A killed one is followed by another."""
 
+    program = "chaos_worker.py"
+    first_word = b"resting\n"  # that it says
+    more_words: tuple[str, ...] = ()  # that it is started with
+
     def __init__(self, folder: Path, number: int, server_port: int) -> None:
         self.link = FaultProxy(server_port)
         self.kind = "plain" if number % 2 else "awaited"
@@ -42,16 +46,20 @@ class Worker:
         return f"c{self._number}.{self._lives}"
 
     async def start(self, store_port: int) -> None:
-        self._words = (await self.link.start(), str(store_port))
+        self._words = (await self.reach(), str(store_port))
         await self._launch()
+
+    async def reach(self) -> str:
+        """Where it finds its server."""
+        return await self.link.start()
 
     async def _launch(self) -> None:
         self._lives += 1
         url, store_port = self._words
-        log = str(self._folder / f"{self.name}.jsonl")
+        words = [url, store_port, self.name, str(self._folder / f"{self.name}.jsonl"), self.kind, *self.more_words]
         with (self._folder / f"{self.name}.err").open("w") as complaints:
             self._process = await asyncio.create_subprocess_exec(
-                *[sys.executable, str(HERE / "chaos_worker.py"), url, store_port, self.name, log, self.kind],
+                *[sys.executable, str(HERE / self.program), *words],
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=complaints,
@@ -62,7 +70,7 @@ class Worker:
         assert self._process is not None
         assert self._process.stdout is not None
         word = await asyncio.wait_for(self._process.stdout.readline(), max(REST_S_MAX, START_S_MAX))
-        assert word == b"resting\n", f"{self.name}: {word!r} {self.complaints()}"
+        assert word == self.first_word, f"{self.name}: {word!r} {self.complaints()}"
 
     def tell(self, word: str) -> None:
         assert self._process is not None
@@ -102,22 +110,27 @@ class Worker:
 
 
 class Arena:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, workers: int = WORKERS, kind: type[Worker] = Worker) -> None:
         self.folder = folder
         self.server = ServerProcess(folder / "leases.db")
-        self.workers = [Worker(folder, number, self.server.port) for number in range(WORKERS)]
-        self._client = OpenIntentClient(f"http://127.0.0.1:{self.server.port}", agent_id="harness")
+        self.workers = [kind(folder, number, self.server.port) for number in range(workers)]
+        self._client = OpenIntentClient(self.urls(), agent_id="harness")
         self._store: asyncio.subprocess.Process | None = None
         self._read: dict[Path, int] = {}  # how far
         self._seq = 0
 
+    def urls(self) -> list[str]:
+        return [f"http://127.0.0.1:{self.server.port}"]
+
     async def start(self) -> None:
-        await asyncio.to_thread(self.server.start)
+        await self.start_server()
         command = [sys.executable, str(HERE / "chaos_store.py"), str(self.folder / "store.jsonl")]
         self._store = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         assert self._store.stdout is not None
         port = int(await asyncio.wait_for(self._store.stdout.readline(), START_S_MAX))
-        await asyncio.gather(*(worker.start(port) for worker in self.workers))
+        async with asyncio.TaskGroup() as starting:
+            for worker in self.workers:
+                starting.create_task(worker.start(port))
 
     async def stop(self) -> None:
         await asyncio.gather(*(worker.stop() for worker in self.workers))
@@ -125,6 +138,12 @@ class Arena:
             self._store.kill()
             await self._store.communicate()
         self._client.close()
+        await self.stop_server()
+
+    async def start_server(self) -> None:
+        await asyncio.to_thread(self.server.start)
+
+    async def stop_server(self) -> None:
         self.server.kill()
 
     # A round

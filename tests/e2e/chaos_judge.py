@@ -108,7 +108,7 @@ class Judge:
             no_resurrection(history),
             no_early_end(history),
             attempts_act_once(history),
-            self._store_is_fenced(history),
+            store_is_fenced(history, self._stored),
         )
         return [violation for check in checks for violation in check]
 
@@ -123,15 +123,16 @@ class Judge:
                     yield f"token {event.payload['token']} was granted after {self._token}"
                 self._token = event.payload["token"]
 
-    def _store_is_fenced(self, history: History) -> Iterator[str]:
-        """I4."""
-        for write in history.writes:
-            newest = self._stored.get(write["res"], 0)
-            if not write["accepted"]:
-                continue
-            if write["tok"] < newest:
-                yield f"the store took {write['tok']} of {write['write']} after {newest}"
-            self._stored[write["res"]] = max(newest, write["tok"])
+
+def store_is_fenced(history: History, stored: dict[str, int]) -> Iterator[str]:
+    """I4; `stored` are the newest tokens that it took before."""
+    for write in history.writes:
+        newest = stored.get(write["res"], 0)
+        if not write["accepted"]:
+            continue
+        if write["tok"] < newest:
+            yield f"the store took {write['tok']} of {write['write']} after {newest}"
+        stored[write["res"]] = max(newest, write["tok"])
 
 
 def beliefs_exclude(history: History) -> Iterator[str]:

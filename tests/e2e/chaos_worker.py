@@ -1,6 +1,6 @@
 """A user's program under chaos: it takes leases, works under them, writes to the store, and writes down what it does.
 
-`chaos_worker.py URL STORE_PORT NAME LOG plain|awaited`. It works between the words `go` and `rest` on its input, and
+`chaos_worker.py URLS STORE_PORT NAME LOG plain|awaited`. It works between the words `go` and `rest` on its input, and
 says `resting` when it has ended what it did; at the end of its input it ends.
 """
 
@@ -126,7 +126,7 @@ def how(failure: OpenIntentError) -> str:
 
 
 def work(worker: Worker, url: str, name: str) -> None:
-    with OpenIntentClient(url, agent_id=name, timeout=PATIENCE_S) as client:
+    with OpenIntentClient(url.split(","), agent_id=name, timeout=PATIENCE_S) as client:
         while (turn := worker.next_turn()) is not None:
             try:
                 with client.lease(**turn.wish()) as lease, worker.believing(lease, turn):
@@ -145,7 +145,7 @@ def work(worker: Worker, url: str, name: str) -> None:
 
 
 async def work_awaited(worker: Worker, url: str, name: str) -> None:
-    async with AsyncOpenIntentClient(url, agent_id=name, timeout=PATIENCE_S) as client:
+    async with AsyncOpenIntentClient(url.split(","), agent_id=name, timeout=PATIENCE_S) as client:
         while (turn := await asyncio.to_thread(worker.next_turn)) is not None:
             try:
                 async with client.lease(**turn.wish()) as lease:

@@ -1,5 +1,6 @@
 """A server in a process of its own, to be killed, stopped, frozen and started again on the same port and file."""
 
+import os
 import random
 import signal
 import socket
@@ -27,8 +28,10 @@ def free_port() -> int:
 class ServerProcess:
     """Ready when `start` returns. Its log goes to a file, beside the database unless said otherwise."""
 
-    def __init__(self, database: Path, *, log: Path | None = None) -> None:
+    def __init__(self, database: Path, *, log: Path | None = None, engine: str | None = None) -> None:
         self.database = database
+        self.engine = engine or f"sqlite:///{database}"
+        self.settings: dict[str, str] = {}  # by the names that they have in the environment
         self.port = free_port()
         self.log = log or database.with_name(database.name + ".log")
         self.wrapper: list[str] = []  # a command that runs the server's
@@ -42,7 +45,7 @@ class ServerProcess:
 
     @property
     def command(self) -> list[str]:
-        options = ["--port", str(self.port), "--engine", f"sqlite:///{self.database}"]
+        options = ["--port", str(self.port), "--engine", self.engine]
         return [*self.wrapper, sys.executable, "-m", "openintent.cli", "serve", *options]
 
     def launch(self) -> None:
@@ -50,7 +53,9 @@ class ServerProcess:
         assert self._process is None
         self.started_at = monotonic()
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(
+                self.command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **self.settings}
+            )
 
     def start(self) -> float:
         """Start it; returns how many seconds it took until it was ready."""

@@ -1,11 +1,13 @@
 """Where the peers come from: packages in the tests' cache, outside the repository, kept for the next run."""
 
+import fcntl
 import importlib
 import os
 import shutil
 import subprocess
 import sys
 import venv
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -22,21 +24,35 @@ def cached(name: str) -> Path:
 
 
 def pip(python: Path | str, *arguments: str) -> None:
-    """A package that cannot be had is no failure of ours: the test says so and is left out."""
+    """A package that cannot be had is no failure of ours: the test says so and is left out, but not in CI."""
     command = [str(python), "-m", "pip", "install", "--quiet", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S_MAX, check=False)
     if done.returncode != 0:
+        assert "CI" not in os.environ, done.stderr
         pytest.skip(f"pip cannot install {arguments[-1]}: {done.stderr.strip()[-300:]}")
 
 
-def public_server() -> Path:
-    """The program `openintent-server` of the public package, in an environment of its own: it has our import name."""
+@cache
+def public_programs() -> Path:
+    """Where the programs of the public package are, in an environment of its own: it has our import name."""
     home = cached(PUBLIC.replace("[", "-").replace("]==", "-"))
-    if not (home / "complete").exists():
-        venv.create(home, with_pip=True, clear=True)
-        pip(home / "bin" / "python", PUBLIC)
-        (home / "complete").touch()
-    return home / "bin" / "openintent-server"
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with home.with_name(f"{home.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes, and one of them installs it
+        if not (home / "complete").exists():
+            venv.create(home, with_pip=True, clear=True)
+            pip(home / "bin" / "python", PUBLIC)
+            (home / "complete").touch()
+    return home / "bin"
+
+
+def public_server() -> Path:
+    return public_programs() / "openintent-server"
+
+
+def public_python() -> Path:
+    """A Python that has the public package."""
+    return public_programs() / "python"
 
 
 def redis_py() -> ModuleType:

@@ -1,0 +1,207 @@
+"""Several servers on one engine, each a process with a link of its own to that engine; and callers who try them all."""
+
+import asyncio
+import os
+import random
+import re
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from importlib import import_module
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from eventreader import EventReader
+from faultproxy import FaultProxy
+from rawhttp import UNKNOWN, Answer, Connection
+from serverprocess import ServerProcess
+
+ENGINES = ("postgres", "etcd")
+SERVERS = 3
+LEADER_TTL_S = 1.0
+ELECTION_S_MAX = 30.0
+LOOK_S = 0.02
+LOOK_S_MAX = 0.5  # one that does not say by then whether it leads is frozen
+AGAIN_S = 0.05
+TRY_S_MAX = 8.0  # a frozen server does not answer; another would
+PLACE = re.compile(r"127\.0\.0\.1:(\d+)")
+
+
+@contextmanager
+def engine_running(name: str, folder: Path) -> Iterator[Callable[[], str]]:
+    """A real one; gives what makes the URL of a place where nothing is yet."""
+    module: Any = import_module(f"server_{name}")
+    missing = module.missing()
+    if missing is not None and "CI" not in os.environ:
+        pytest.skip(reason=f"{missing} is not installed")
+    with module.running(folder) as fresh_url:
+        yield fresh_url
+
+
+class Cluster:
+    def __init__(self, folder: Path, engine: str, servers: int = SERVERS) -> None:
+        self._folder = folder
+        self._engine = engine
+        self._count = servers
+        self.servers: list[ServerProcess] = []
+        self._links: dict[ServerProcess, FaultProxy] = {}
+
+    @property
+    def ports(self) -> list[int]:
+        return [server.port for server in self.servers]
+
+    @property
+    def urls(self) -> list[str]:
+        return [f"http://127.0.0.1:{port}" for port in self.ports]
+
+    async def start(self) -> None:
+        found = PLACE.search(self._engine)
+        assert found is not None, self._engine
+        for number in range(self._count):
+            link = FaultProxy(int(found[1]))
+            port = (await link.start()).rpartition(":")[2]
+            engine = self._engine.replace(found[0], f"127.0.0.1:{port}")
+            server = ServerProcess(self._folder / f"server-{number}", engine=engine)
+            server.settings["OPENINTENT_LEADER_TTL_SECONDS"] = str(LEADER_TTL_S)
+            self._links[server] = link
+            self.servers.append(server)
+        await asyncio.gather(*(asyncio.to_thread(server.start) for server in self.servers))
+        await self.leader()
+
+    async def stop(self) -> None:
+        for server in self.servers:
+            server.kill()
+        for link in self._links.values():
+            await link.stop()
+
+    def cut_off(self, server: ServerProcess) -> None:
+        """From its engine; everybody else still reaches it."""
+        self._links[server].cut()
+
+    def heal(self, server: ServerProcess) -> None:
+        self._links[server].heal()
+
+    async def leader(self, besides: ServerProcess | None = None) -> ServerProcess:
+        """The one that says so, as soon as one does."""
+        async with asyncio.timeout(ELECTION_S_MAX):
+            while True:
+                said = await asyncio.gather(*(self._leads(server) for server in self.servers if server is not besides))
+                leaders = [server for server in said if server is not None]
+                if leaders:
+                    return leaders[0]
+                await asyncio.sleep(LOOK_S)
+
+    async def all_ready(self) -> None:
+        """Everybody leads, or knows who does."""
+        async with asyncio.timeout(ELECTION_S_MAX):
+            while True:
+                said = await asyncio.gather(*(self._ready(server) for server in self.servers))
+                if all(answer.ok for answer in said):
+                    return
+                await asyncio.sleep(LOOK_S)
+
+    async def _leads(self, server: ServerProcess) -> ServerProcess | None:
+        answer = await self._ready(server)
+        return server if answer.ok and answer.body["role"] == "grantor" else None
+
+    async def _ready(self, server: ServerProcess) -> Answer:
+        line = Connection(server.port, "watcher")
+        try:
+            async with asyncio.timeout(LOOK_S_MAX):
+                return await line.call("GET", "/readyz")
+        except TimeoutError:
+            return UNKNOWN
+        finally:
+            line.close()
+
+
+@asynccontextmanager
+async def running(folder: Path, engine: str) -> AsyncIterator[Cluster]:
+    cluster = Cluster(folder, engine)
+    try:
+        await cluster.start()
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+# What goes wrong with the one that leads
+
+
+async def kill(_cluster: Cluster, leader: ServerProcess) -> None:
+    leader.kill()
+
+
+async def freeze(cluster: Cluster, leader: ServerProcess) -> None:
+    """Until another has taken over."""
+    leader.signal(signal.SIGSTOP)
+    try:
+        await cluster.leader(besides=leader)
+    finally:
+        leader.signal(signal.SIGCONT)
+
+
+async def cut_off(cluster: Cluster, leader: ServerProcess) -> None:
+    cluster.cut_off(leader)
+    await cluster.leader(besides=leader)
+    cluster.heal(leader)
+
+
+async def hand_over(_cluster: Cluster, leader: ServerProcess) -> None:
+    assert await asyncio.to_thread(leader.stop) == 0
+
+
+FAULTS = {"kill": kill, "hand_over": hand_over, "cut": cut_off, "freeze": freeze}
+ENDS = ("kill", "hand_over")  # of the process: it is started again
+
+
+# Callers
+
+
+class Roaming(Connection):
+    """A connection to one of several servers. What got no answer, or a 503, is asked again elsewhere, as the SDK does.
+
+    So an answer is always one: whoever asks with an attempt id never has a doubt.
+    """
+
+    def __init__(self, ports: list[int], agent: str) -> None:
+        self._ports = random.Random(agent).sample(ports, len(ports))
+        super().__init__(self._ports[0], agent)
+
+    async def call(self, *words: Any, **more: Any) -> Answer:
+        give_up_at = monotonic() + ELECTION_S_MAX
+        while True:
+            answer = await self._try(*words, **more)
+            if answer.status not in (0, 503, 504):
+                return answer
+            assert monotonic() < give_up_at, f"{words}: {answer}"
+            self._move_on()
+            await asyncio.sleep(AGAIN_S)
+
+    async def _try(self, *words: Any, **more: Any) -> Answer:
+        wait_s = (words[2] or {}).get("wait_seconds", 0.0) if len(words) > 2 else 0.0
+        try:
+            async with asyncio.timeout(TRY_S_MAX + wait_s):
+                return await super().call(*words, **more)
+        except TimeoutError:
+            return UNKNOWN
+
+    def _move_on(self) -> None:
+        self.close()
+        self._ports = [*self._ports[1:], self._ports[0]]
+        self._port = self._ports[0]
+
+
+class RoamingReader(EventReader):
+    """Comes back to the next server each time."""
+
+    def __init__(self, ports: list[int], path: str) -> None:
+        super().__init__(ports[0], path, after=0)
+        self._ports = ports
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self._port = self._ports[self.connections % len(self._ports)]
+        self._ports = [*self._ports[1:], self._ports[0]]
+        return await super()._open()

@@ -41,7 +41,27 @@ PARTS = (
     Part("partitions and pauses", ("tests/e2e/test_chaos.py",), short={"chaos_rounds": 40}, long={"chaos_rounds": 200}),
     Part("clocks", ("tests/e2e/test_clocks.py",), long={"clock_lapses": 50, "clock_reboots": 12}),
     Part("waiting", ("tests/e2e/test_waiting.py",), long={"takeovers": 100}),
+    Part(
+        "failover",
+        ("tests/e2e/test_failover.py",),
+        short={"failover_rounds": 12, "failover_freezes": 10},
+        long={
+            "failover_rounds": 50,
+            "failover_sdk_rounds": 24,
+            "failover_sdk_workers": 16,
+            "failover_freezes": 100,
+            "failover_waiters": 1_000,
+            "failover_readers": 200,
+            "failover_engines": 2,
+        },
+    ),
     Part("stop in time", ("tests/e2e/test_stop_in_time.py",), long={"freezes": 20, "cuts": 5}),
+    Part(
+        "a fleet of agents",
+        ("tests/e2e/test_fleet.py", "tests/e2e/test_handlers_in_time.py"),
+        short={"fleet_assignments": 60},
+        long={"fleet_agents": 20, "fleet_assignments": 500, "fleet_ttl_ms": 2_000, "fleet_period_ms": 1_000},
+    ),
     Part("without a server", ("tests/local",), short={"local_rounds": 25}, long={"local_rounds": 100}),
     Part(
         "streams",

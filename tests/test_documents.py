@@ -3,43 +3,19 @@
 The documents are not ours to ship: `OPENINTENT_DOCS` names the folder that has them. Of an example only the server's
 address is replaced, and it is given only what it presumes: an intent, its id, clients, and the name `ConflictError`
 where another example has imported it. The second half says the same in our own words and needs no folder.
+
+The examples with agents, and the workflow, are in test_documents_agents.py.
 """
 
-import os
-import re
 from datetime import datetime
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from documents import ADDRESS, example
 from http_words import running_server
 
 from openintent import OpenIntentClient
 from openintent.exceptions import ConflictError
-
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-COMES_LATER = re.compile(r"openintent\.agents|@Agent")
-ADDRESS = "http://localhost:8000"
-
-# What each example is known by, file by file, in the order of the documents.
-LEFT_OUT = ['@Agent("exclusive-worker")', '@Agent("reliable-worker"']
-
-
-def examples() -> list[str]:
-    """Every Python block of the two documents, in order; none without the folder."""
-    folder = os.environ.get("OPENINTENT_DOCS")
-    if not folder:
-        return []
-    files = [path for start in ("000", "001") for path in sorted(Path(folder).glob(f"{start}*"))]
-    return [block for path in files for block in BLOCK.findall(path.read_text(encoding="utf-8"))]
-
-
-def example(mark: str) -> str:
-    """The one example that runs with our server and contains this text."""
-    if not os.environ.get("OPENINTENT_DOCS"):
-        pytest.skip(reason="OPENINTENT_DOCS does not name the folder with the documents")
-    (found,) = [block for block in examples() if mark in block and not COMES_LATER.search(block)]
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +61,6 @@ def run(url, capsys):
 
 
 # Word for word
-
-
-def test_exactly_the_examples_of_later_work_are_left_out():
-    example("data_processing")  # skips without the folder
-    left_out = [block for block in examples() if COMES_LATER.search(block)]
-    assert [mark in block for mark, block in zip(LEFT_OUT, left_out, strict=True)] == [True] * 2
-    assert len(examples()) - len(left_out) == 8
 
 
 def test_the_example_of_acquiring_a_lease_on_a_scope(run, clients, intent):

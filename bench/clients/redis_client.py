@@ -3,8 +3,8 @@
 import asyncio
 import time
 
-import redis  # type: ignore[import-not-found]  # it has an environment of its own
-import redis.asyncio  # type: ignore[import-not-found]
+import redis
+import redis.asyncio
 from pace import Window, arguments, repeat, tell
 
 TTL_S = 30

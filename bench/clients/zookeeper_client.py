@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from kazoo.client import KazooClient  # type: ignore[import-not-found]  # it has an environment of its own
+from kazoo.client import KazooClient
 from pace import Window, arguments, tell
 
 SESSIONS_MAX = 32  # beyond that, threads share them: each session takes three threads of its own

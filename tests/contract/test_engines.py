@@ -10,6 +10,7 @@ from msgspec import structs
 from openintent.engines import open_engine
 from openintent.engines.base import Change, Delete, DeleteRange, Deposed, Engine, Head, Put, Record
 from openintent.engines.memory import MemoryEngine
+from openintent.model import Limits
 
 pytestmark = pytest.mark.anyio
 
@@ -146,6 +147,17 @@ async def test_keys_are_ordered_by_their_utf8_bytes(engine: Engine):
     assert await keys(engine) == sorted(names, key=str.encode)
     # UTF-16 would have these two the other way round.
     assert [record.key for record in await engine.scan("\ufffd", LAST, limit=9)] == ["\ufffd", "\U0001f600"]
+
+
+async def test_keys_may_be_as_long_as_names_allow(engine: Engine):
+    limits, rng = Limits(), random.Random(5)
+    # Of four bytes each, and with nothing in common that could be left out.
+    noise = "".join(chr(rng.randrange(0x10000, 0x10FFFF)) for _ in range(limits.scope_chars_max))
+    names = [f"c/coordinator:space:{noise[: limits.name_chars_max]}\t{noise[:-1]}{end}" for end in "abc"]
+    await commit(engine, *puts(names[::-1]))
+    assert await keys(engine) == names
+    await commit(engine, Delete(names[0]), DeleteRange(names[1], names[2]))
+    assert await keys(engine) == names[2:]
 
 
 async def test_a_value_may_be_large(engine: Engine):

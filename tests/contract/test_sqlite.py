@@ -282,6 +282,14 @@ async def test_a_quiet_moment_is_used_for_folding(engine: SqliteEngine, small_bo
     assert await keys(engine) == list("abcdefghi")
 
 
+async def test_a_quiet_moment_with_nothing_to_fold_passes(engine: SqliteEngine):
+    await commit(engine, *puts("abc"))
+    assert await keys(engine) == list("abc")
+    await engine._worker.ask(lambda: engine._fold_some(idle=True))
+    await commit(engine, *puts("d"))
+    assert await keys(engine) == list("abcd")
+
+
 async def test_the_wal_does_not_grow_for_ever(engine: SqliteEngine, database: Path):
     for number in range(500):
         await commit(engine, Put(f"{number % 10}", bytes(40_000)))

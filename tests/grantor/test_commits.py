@@ -63,7 +63,7 @@ async def test_a_renewal_of_a_durable_lease_leaves_at_once_while_a_commit_hangs(
     stage.acquire("bob", "y")
     await soon(stage.engine.sent.wait())
     assert stage.do(Renew(lease_id="L1", holder="ann")).outcome == "sent"
-    assert stage.do(Heartbeat(holder="ann", held=[("L1", 1)])).outcome == "sent"
+    assert stage.do(Heartbeat(holder="ann", held=(("L1", 1),))).outcome == "sent"
 
 
 async def test_a_renewal_of_a_lease_that_is_not_durable_waits(stage):
@@ -209,7 +209,7 @@ async def test_a_farewell_of_another_term_counts_for_nothing(anyio_backend):
 
 
 async def test_loading_goes_page_by_page(monkeypatch, anyio_backend):
-    monkeypatch.setattr("openintent.grantor.grantor.SCAN_LIMIT", 2)
+    monkeypatch.setattr("openintent.grantor.loading.SCAN_LIMIT", 2)
     stage = Stage()
     await stage.grantor.start()
     for n in range(5):

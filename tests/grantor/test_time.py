@@ -9,7 +9,6 @@ from openintent.clock import LEAP_MS_MAX, LedgerClock
 from openintent.core.commands import GetLease
 from openintent.core.ledger import DUE_PER_TICK_MAX
 from openintent.grantor.grantor import BEAT_MS, TURN_MS_MAX, NotServing
-from openintent.trust import Trust
 
 pytestmark = pytest.mark.anyio
 
@@ -109,7 +108,7 @@ async def test_after_the_stop_nothing_rings_any_more(stage, alarms):
 
 async def test_a_grantor_whose_trust_ended_says_nothing_until_a_commit_brings_it_back(stage, alarms):
     leadership = stage.grantor._leadership
-    leadership._alone, leadership._trust = False, Trust(sent_at=0.0, waited_s=0.0, remaining_s=0.0)
+    leadership.alone, leadership.until_ms = False, 0
     with pytest.raises(NotServing):
         stage.acquire("ann")
     for _ in range(BEAT_MS // TURN_MS_MAX):

@@ -184,6 +184,17 @@ KEEPING: Final = (
         ),
         (tests("clients/test_blocks.py::test_trust_ends_before_the_release_is_sent"),),
     ),
+    Mutant(
+        "what a coordinator writes names no token",
+        (
+            Edit(
+                "client/holder.py",
+                "self._innermost(spaces_of_intent(intent_id))",
+                'self._innermost(f"intent:{intent_id}")',
+            ),
+        ),
+        (tests("clients/test_coordinating.py::test_writes_to_what_is_coordinated_name_the_coordinators_token"),),
+    ),
 )
 
 ASKING: Final = (

@@ -4,6 +4,7 @@ from typing import Final
 
 from mutant import SIM, Edit, Mutant, tests
 
+COORDINATORS: Final = "core/test_coordinators.py"
 STORIES: Final = "core/test_transcripts.py::test_the_story_still_goes_like_this"
 
 
@@ -103,8 +104,8 @@ GRANTS: Final = (
         (
             Edit(
                 "core/intents.py",
-                "        if own is None:\n            return Stale(",
-                "        if False:\n            return Stale(",
+                "        or stale(books, intent, holder=command.actor, token=command.token)\n        or _held",
+                "        or _held",
             ),
         ),
         (tests(story("state_under_leases")),),
@@ -121,11 +122,70 @@ GRANTS: Final = (
         (
             Edit(
                 "core/intents.py",
-                "        or _may_not_write(books, command)\n        or version_differs(intent, command.expect)\n",
-                "        or _may_not_write(books, command)\n",
+                "        or _held_by_another(books, command)\n        or version_differs(intent, command.expect)\n",
+                "        or _held_by_another(books, command)\n",
             ),
         ),
         (tests(story("compare_and_set")),),
+    ),
+    Mutant(
+        "a change of status with a dead token is taken",
+        (
+            Edit(
+                "core/intents.py",
+                "        or stale(books, intent, holder=command.actor, token=command.token)\n        or governance",
+                "        or governance",
+            ),
+        ),
+        (tests(f"{COORDINATORS}::test_a_change_of_status_by_the_token_of_a_part_is_refused_once_that_is_lost"),),
+    ),
+    Mutant(
+        "whoever holds anything at all may write anywhere",
+        (
+            Edit(
+                "core/looking.py",
+                "    if any(_has(books, name, holder, token) for name in coordinators):",
+                "    if any(_has(books, name, holder, token) for name in books.spaces):",
+            ),
+        ),
+        (
+            tests(
+                f"{COORDINATORS}::"
+                "test_the_token_of_another_coordinator_is_no_good_and_its_successor_is_nobodys_business"
+            ),
+        ),
+    ),
+    Mutant(
+        "every instance of an agent has a voice in its quorum",
+        (
+            Edit(
+                "core/governance.py",
+                "{agent_name_of(each.actor): each.outcome for each in made}",
+                "{each.actor: each.outcome for each in made}",
+            ),
+            Edit(
+                "core/governance.py",
+                "        approvers &= assigned\n",
+                "        approvers = {each for each in approvers if agent_name_of(each) in assigned}\n",
+            ),
+        ),
+        (tests("core/test_instances.py::test_an_agent_has_one_opinion_however_many_instances_it_has"),),
+    ),
+    Mutant(
+        "a full registry forgets the dead agent that was heard of last",
+        (
+            Edit(
+                "core/agents.py",
+                "    gone = gone or min(",
+                "    gone = gone or max(",
+            ),
+        ),
+        (
+            tests(
+                "core/test_agents.py::"
+                "test_a_full_registry_forgets_who_left_before_the_dead_and_of_these_who_was_silent_for_longest"
+            ),
+        ),
     ),
 )
 
@@ -216,9 +276,13 @@ ENDS: Final = (
         (
             Edit(
                 "core/leases.py",
-                "        lease = leases.get(lease_id)\n        if lease is None or lease.holder",
-                "        lease = leases.get(lease_id) or books.ended.get(lease_id)\n"
-                '        if lease is None or lease.status not in ("active", "expired") or lease.holder',
+                "    lease = books.leases.get(lease_id)\n    return lease if",
+                "    lease = books.leases.get(lease_id) or books.ended.get(lease_id)\n    return lease if",
+            ),
+            Edit(
+                "core/leases.py",
+                '        if lease is None or lease.status != "active":',
+                '        if lease is None or lease.status not in ("active", "expired"):',
             ),
         ),
         (SIM, tests(story("heartbeats"))),
@@ -230,9 +294,13 @@ ENDS: Final = (
         (
             Edit(
                 "core/leases.py",
-                "        lease = leases.get(lease_id)\n        if lease is None or lease.holder",
-                "        lease = leases.get(lease_id) or books.ended.get(lease_id)\n"
-                '        if lease is None or lease.status not in ("active", "revoked") or lease.holder',
+                "    lease = books.leases.get(lease_id)\n    return lease if",
+                "    lease = books.leases.get(lease_id) or books.ended.get(lease_id)\n    return lease if",
+            ),
+            Edit(
+                "core/leases.py",
+                '        if lease is None or lease.status != "active":',
+                '        if lease is None or lease.status not in ("active", "revoked"):',
             ),
         ),
         (tests(story("heartbeats")),),
@@ -286,8 +354,8 @@ ENDS: Final = (
             ),
             Edit(
                 "core/leases.py",
-                "        rows.append((lease_id, end_ms - now_ms, None))",
-                "        rows.append((lease_id, lease.ttl_ms, None))",
+                "            left_ms.append(end_ms - now_ms)",
+                "            left_ms.append(ttl_ms)",
             ),
         ),
         (SIM,),

@@ -125,6 +125,17 @@ KEYS: Final = (
         (tests("server/test_gate.py::test_the_bearer_of_a_key_that_has_ended_is_told_so"),),
     ),
     Mutant(
+        "a key for one instance is good for the whole agent",
+        (
+            Edit(
+                "server/keys.py",
+                "        return agent_name_of(agent) in self._names\n",
+                "        return agent_name_of(agent) in map(agent_name_of, self._names)\n",
+            ),
+        ),
+        (tests("server/test_keys.py::test_a_principal_may_act_as_the_agents_it_is_bound_to"),),
+    ),
+    Mutant(
         "a key file that others can read is used",
         (Edit("server/keys.py", "    if mode & 0o077:", "    if False:"),),
         (tests("server/test_keys.py::test_a_file_that_others_may_read_or_change_is_refused_with_what_to_do"),),

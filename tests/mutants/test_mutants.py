@@ -9,17 +9,39 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+import of_agents
 import of_client
+import of_cluster
+import of_etcd
+import of_moving
+import of_postgres
+import of_preemption
 import of_recovery
+import of_redis
 import of_rules
 import of_server
 import of_storage
+import of_zookeeper
 import pytest
 from mutant import Mutant, Picked, Sim
 from proving import size
 from workshop import PACKAGE, Found, Workshop
 
-MUTANTS: Final = (*of_rules.MUTANTS, *of_recovery.MUTANTS, *of_storage.MUTANTS, *of_client.MUTANTS, *of_server.MUTANTS)
+MUTANTS: Final = (
+    *of_rules.MUTANTS,
+    *of_preemption.MUTANTS,
+    *of_recovery.MUTANTS,
+    *of_storage.MUTANTS,
+    *of_client.MUTANTS,
+    *of_cluster.MUTANTS,
+    *of_server.MUTANTS,
+    *of_agents.MUTANTS,
+    *of_etcd.MUTANTS,
+    *of_postgres.MUTANTS,
+    *of_redis.MUTANTS,
+    *of_zookeeper.MUTANTS,
+    *of_moving.MUTANTS,
+)
 WORKERS: Final = 2
 QUICK: Final = 2
 

@@ -5,10 +5,10 @@ that no server is running.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from openintent.client import calls, drivers, flows, replies, spelling
 from openintent.client.calls import Call, Wish

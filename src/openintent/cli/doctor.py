@@ -23,6 +23,7 @@ WIDTH_MAX: Final = 110
 Examples:
   openintent doctor
   openintent doctor --port 9000 --engine sqlite:////var/lib/openintent/leases.db
+  openintent doctor --engine etcd://etcd1:2379,etcd2:2379/openintent
   openintent doctor --json | jq '.findings[] | select(.level != "ok")'
 
 \b
@@ -45,7 +46,8 @@ def doctor(
 
     Looks at Python and the package, the settings, the port, the database and its disk, the clock and the limits; one
     line each, and what to do. It changes nothing, and can be run beside a server. Give it the options that `openintent
-    serve` is given.
+    serve` is given. An engine on a server is asked as `serve` would ask it: if nothing of ours is there yet, its empty
+    tables or nodes are made.
     """
     with reported(as_json=as_json):
         from openintent.cli.doctor_checks import examine  # noqa: PLC0415  # with the server's settings

@@ -14,9 +14,11 @@ import msgspec
 
 from openintent.cli.backup import size
 from openintent.cli.doctor_disk import Database, Header
+from openintent.cli.doctor_engine import promised, reign
 from openintent.cli.doctor_facts import Facts
 from openintent.cli.doctor_net import Neighbour
 from openintent.cli.show import seconds
+from openintent.engines import without_secret
 from openintent.engines.sqlite import APPLICATION_ID, SCHEMA_VERSION
 from openintent.server.openfiles import FILES_BESIDES
 from openintent.server.settings import ENV_PREFIX, Settings
@@ -108,7 +110,9 @@ def settings(facts: Facts) -> Iterator[Finding]:
     if not facts.faults:
         source = f" from {facts.config}" if facts.config else ""
         chosen = facts.settings
-        yield Finding("settings", "ok", f"valid{source}: {chosen.host} port {chosen.port}, {chosen.engine}")
+        yield Finding(
+            "settings", "ok", f"valid{source}: {chosen.host} port {chosen.port}, {without_secret(chosen.engine)}"
+        )
 
 
 def environment(facts: Facts) -> Iterator[Finding]:
@@ -165,8 +169,26 @@ def _server(about: str, found: Neighbour, facts: Facts) -> Iterator[Finding]:
         yield Finding(about, "ok", f"{what}, ready, term {found.term}")
 
 
+def engine(facts: Facts) -> Iterator[Finding]:
+    """One on a server: what it is and promises, then who leads."""
+    found = facts.served
+    if found is None:
+        return
+    if found.trouble is not None:
+        yield Finding("engine", "problem", found.trouble, found.remedy)
+        return
+    yield Finding("engine", "ok", f"{found.software} at {found.place}: {promised(found)}")
+    if found.notice is not None:
+        yield Finding("engine", "note", found.notice, "docs/engines says what that means")
+    stood = found.head.term > 0 and not found.head.farewell and not found.moved
+    advice = "if it was killed, another takes over after the leader ttl; start one, if none is running"
+    yield Finding("leader", "note" if stood else "ok", reign(found), advice if stood else None)
+
+
 def database(facts: Facts) -> Iterator[Finding]:
     found = facts.database
+    if found is None and facts.served is not None:
+        return
     if found is None:
         yield _without_file(facts.settings.engine)
     elif (trouble := _trouble(found)) is not None:
@@ -343,6 +365,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     environment,
     port,
     server,
+    engine,
     database,
     lock,
     filesystem,

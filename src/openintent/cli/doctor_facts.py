@@ -17,6 +17,7 @@ from typing import Any
 
 import openintent
 from openintent.cli.doctor_disk import Database, database_facts
+from openintent.cli.doctor_engine import Served, served_facts
 from openintent.cli.doctor_net import Neighbour, ask, neighbour
 from openintent.clock import boot_s
 from openintent.server.keys import BadKeyFile, Key
@@ -61,6 +62,7 @@ class Facts:
     here: Neighbour | None = None  # on the port that a server would take
     there: Neighbour | None = None  # at the address that commands would ask, if one is named
     database: Database | None = None  # None if the engine keeps none
+    served: Served | None = None  # None if the engine is on no server
     keys: Sequence[Key] | str | None = (
         None  # what is wrong with the key file, if it cannot be read; None: there is none
     )
@@ -81,6 +83,7 @@ def gather(flags: Mapping[str, Any], *, config: str | None, env: Mapping[str, st
         here=neighbour(settings.host, settings.port) if settings.port else None,
         there=_there(env.get("OPENINTENT_URL")),
         database=database_facts(settings.engine),
+        served=served_facts(settings.engine, leader_ttl_s=settings.leader_ttl_seconds),
         keys=_keys(settings.key_file),
     )
 

@@ -18,7 +18,7 @@ from openintent.cli.waiting import Waiting
 from openintent.client import OpenIntentClient, calls
 from openintent.client.blocks import LeaseBlock
 from openintent.client.calls import Wish
-from openintent.client.hold import TRUST_ENDED
+from openintent.client.hold import PREEMPTED, TRUST_ENDED
 from openintent.client.lease import Lease, hold_of
 from openintent.errors import LeaseLost, OpenIntentError
 
@@ -66,6 +66,7 @@ def _block(client: OpenIntentClient, wish: Wish, signals: Signals) -> LeaseBlock
         priority=wish.priority,
         on_lost=lambda _: signals.wake(),
         on_at_risk=_warn,
+        on_preempt=lambda lease: say(f"a higher priority asks for {lease.scope}: {seconds(lease.remaining)} are left"),
     )
 
 
@@ -111,7 +112,7 @@ def _lost(api: Api, lease: Lease, outcome: Outcome) -> Problem:
 
 
 def _why(api: Api, lease: Lease, failure: LeaseLost) -> str:
-    if failure.reason != TRUST_ENDED:
+    if failure.reason not in (TRUST_ENDED, PREEMPTED):
         with suppress(OpenIntentError, LookupError):
             return _ending(api.ask(calls.get_lease(lease.id), timeout_s=WHY_S_MAX))
     return failure.message

@@ -71,7 +71,8 @@ def _changes_file(function: Command) -> Command:
 
 
 def _file(file: str | None, engine: str | None, config: str | None) -> Path:
-    from openintent.server.settings import BadSettings, load  # noqa: PLC0415  # `--help` need not wait for it
+    from openintent.engines import without_secret  # noqa: PLC0415  # `--help` need not wait for it
+    from openintent.server.settings import BadSettings, load  # noqa: PLC0415
 
     try:
         settings = load({"engine": engine, "keys": file}, config=config, to_serve=False)
@@ -79,7 +80,7 @@ def _file(file: str | None, engine: str | None, config: str | None) -> Path:
         raise click.UsageError(str(faults)) from None
     if settings.key_file is None:
         raise Problem(
-            f"the engine {settings.engine} has no file to keep keys beside",
+            f"the engine {without_secret(settings.engine)} has no file to keep keys beside",
             "name a key file with --file, and give the same to the server: openintent serve --keys FILE",
         )
     return settings.key_file

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import import_module
+from keyword import iskeyword
 from typing import Final
 
 import click
@@ -10,20 +11,27 @@ from openintent.version import __version__
 
 # Where each command is. It is loaded when it is called: nobody waits for all the others.
 COMMANDS: Final[Mapping[str, str]] = {
+    "agent": "openintent.cli.agent",
     "agents": "openintent.cli.agents",
     "backup": "openintent.cli.backup",
+    "cluster": "openintent.cli.cluster",
     "completion": "openintent.cli.completion",
     "demo": "openintent.cli.demo.command",
     "doctor": "openintent.cli.doctor",
     "events": "openintent.cli.events",
+    "export": "openintent.cli.move",
     "hold": "openintent.cli.hold",
+    "import": "openintent.cli.move",
     "intents": "openintent.cli.intents",
     "keys": "openintent.cli.keys",
     "leases": "openintent.cli.leases",
+    "move": "openintent.cli.move",
     "portfolios": "openintent.cli.portfolios",
     "restore": "openintent.cli.backup",
+    "run": "openintent.cli.workflow_runs",
     "schema": "openintent.cli.schema",
     "serve": "openintent.cli.serve",
+    "workflow": "openintent.cli.workflows",
 }
 
 # \b keeps click from filling the lines of a paragraph anew.
@@ -35,6 +43,8 @@ Examples:
   openintent leases                             who holds what
   openintent leases watch                       the same, live
   openintent events --follow                    what happens, as it happens
+  openintent run pipeline.yaml                  a workflow, to its end
+  openintent agent run team:Worker --replicas 4 agents, as four processes
   openintent doctor                             what is the matter, and what to do
 
 \b
@@ -65,7 +75,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # as above
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command: click.Command = getattr(import_module(COMMANDS[cmd_name]), name)
         return command
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from openintent.cli.report import Problem, printable
+from openintent.engines import without_secret
 from openintent.errors import EngineError, EngineInUse
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ Exit codes:
 @click.option("--engine", metavar="URL", help="Where to keep the ledger.  [default: sqlite:///openintent.db]")
 @click.option("--keys", metavar="FILE", help="The key file.  [default: that beside the database, if there is one]")
 @click.option("--behind-tls", is_flag=True, default=None, help="A proxy in front terminates TLS.")
+@click.option("--advertise", metavar="URL", help="Where other servers on the same engine reach this one.")
 @click.option("--config", metavar="FILE", help="A TOML file with settings.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="One line for each event.  [default: text]")
@@ -107,7 +109,7 @@ def _announce(url: str, settings: "Settings", ready: list[str]) -> None:
     click.echo(f"  page    {url}/")
     click.echo(f"  docs    {url}/docs")
     click.echo(f"  API     {url}/api/v1")
-    click.echo(f"  engine  {settings.engine}{_forgetful(settings.engine)}")
+    click.echo(f"  engine  {without_secret(settings.engine)}{_forgetful(settings.engine)}")
     click.echo(f"  mode    {_mode(settings)}")
     click.echo("Stop with Ctrl-C.")
 

@@ -1,19 +1,35 @@
 """Where a ledger is remembered. An engine commits batches; it knows no lease rule, no election and no clock."""
 
+import re
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Final
 
 from openintent.engines.base import Engine
+from openintent.engines.journaled import JournaledEngine
+from openintent.errors import EngineUnavailable
 
-OFFERED: Final = "sqlite:///relative.db, sqlite:////absolute.db, memory:"
+OFFERED: Final = (
+    "sqlite:///relative.db, sqlite:////absolute.db, memory:, etcd://host:2379/prefix,"
+    " postgresql://user@host/database, redis://host:6379/0, zookeeper://host:2181/path"
+)
 
 
 def open_engine(url: str, *, address: str = "") -> Engine:
     """The engine that the URL names. `address` is what it tells others about who has it open."""
     scheme, _, rest = url.partition(":")
     if scheme not in _OPENERS:
-        raise ValueError(f"no engine for {url!r}; offered are {OFFERED}")
+        raise ValueError(f"no engine for {without_secret(url)!r}; offered are {OFFERED}")
     return _OPENERS[scheme](rest, address)
+
+
+def without_secret(url: str) -> str:
+    """The URL as it may be shown: a password in it, or in its query, is nobody's business."""
+    scheme, mark, rest = _SECRET.sub("***", url).partition("://")
+    authority, slash, place = rest.partition("/")
+    user, at, hosts = authority.rpartition("@")
+    name, colon, _ = user.partition(":")
+    return f"{scheme}{mark}{name}{colon}{'***' if colon else ''}{at}{hosts}{slash}{place}"
 
 
 def _open_memory(rest: str, _address: str) -> Engine:
@@ -34,4 +50,33 @@ def _open_sqlite(rest: str, address: str) -> Engine:
     return SqliteEngine(path, address=address)
 
 
-_OPENERS: Final[Mapping[str, Callable[[str, str], Engine]]] = {"memory": _open_memory, "sqlite": _open_sqlite}
+def _on_a_server(scheme: str) -> Callable[[str, str], Engine]:
+    """An engine whose module is named by its scheme, and imported only when it is used: it needs a library."""
+
+    def opened(rest: str, _address: str) -> Engine:
+        try:
+            module = import_module(f"openintent.engines.{_MODULES[scheme]}")
+        except ModuleNotFoundError as missing:
+            wanted = f"pip install 'openintent-leases[{_MODULES[scheme]}]'"
+            raise EngineUnavailable(f"{scheme}: needs the library {missing.name}: {wanted}") from missing
+        engine: Engine = JournaledEngine(module.open_store(f"{scheme}:{rest}"))
+        return engine
+
+    return opened
+
+
+_SECRET: Final = re.compile(r"(?<=password=)[^&]*|(?<=auth=)[^&]*")
+_MODULES: Final = {
+    "etcd": "etcd",
+    "etcds": "etcd",
+    "postgres": "postgres",
+    "postgresql": "postgres",
+    "redis": "redis",
+    "rediss": "redis",
+    "zookeeper": "zookeeper",
+}
+_OPENERS: Final[Mapping[str, Callable[[str, str], Engine]]] = {
+    "memory": _open_memory,
+    "sqlite": _open_sqlite,
+    **{scheme: _on_a_server(scheme) for scheme in _MODULES},
+}

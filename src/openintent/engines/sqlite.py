@@ -247,6 +247,8 @@ class Store:
     def fold(self) -> None:
         """Move one slice of commits, the oldest, from the journal into the records: all of it or nothing."""
         rows = list(self._slice())
+        if not rows:  # a scan has folded all since somebody saw that there is something to fold
+            return
         ranges, values = coalesce(change for row in rows for change in row.changes)
         with self._db:
             self._delete_ranges(ranges)

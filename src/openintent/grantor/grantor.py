@@ -17,15 +17,16 @@ from openintent.clock import LedgerClock, boot_ms, wall_ms
 from openintent.core.answers import Queued, Reply
 from openintent.core.books import Batch, Books
 from openintent.core.commands import Acquire, Command, Gone, Tick
-from openintent.core.ledger import LOADED_KINDS, Ledger
-from openintent.engines.base import Change, Delete, DeleteRange, Deposed, Engine, Head, New, Put
+from openintent.core.ledger import Ledger
+from openintent.engines.base import Change, Delete, DeleteRange, Deposed, Engine, Guarantees, Head, New, Put
 from openintent.errors import EngineError, EngineUnavailable
 from openintent.grantor.feed import Feed
 from openintent.grantor.history import History
-from openintent.grantor.leadership import Leadership
-from openintent.grantor.parcels import NotServing, Parcel, Refusal, Waiting, refuse_all, send_all, settle, tell
+from openintent.grantor.leadership import LEADER_TTL_S, Leadership, TrustEnded
+from openintent.grantor.loading import load
+from openintent.grantor.parcels import NotServing, Parcel, Refusal, Waiting, give_up, refuse_all, send_all, settle, tell
 from openintent.grantor.retention import Retention
-from openintent.model import DEAD, Farewell, Limits, intent_of
+from openintent.model import DEAD, Limits, intent_of
 
 __all__ = ["Grantor", "NotServing", "Parcel", "Refusal", "Waiting"]
 
@@ -36,7 +37,6 @@ BEAT_MS: Final = 5_000  # ledger time is written down at least this often
 RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 2.0
 OUTCOME_PATIENCE_S: Final = 10.0
-SCAN_LIMIT: Final = 10_000
 
 
 class Grantor:
@@ -48,6 +48,7 @@ class Grantor:
         limits: Limits,
         *,
         member: str,
+        leader_ttl_s: float = LEADER_TTL_S,
         boot_clock_ms: Callable[[], int] = boot_ms,
         wall_clock_ms: Callable[[], int] = wall_ms,
     ) -> None:
@@ -55,12 +56,18 @@ class Grantor:
         self._limits = limits
         self._boot_ms = boot_clock_ms
         self._wall_ms = wall_clock_ms
-        self._leadership = Leadership(engine, member=member)
+        self._leadership = Leadership(
+            engine, member=member, leader_ttl_s=leader_ttl_s, clock=lambda: boot_clock_ms() / 1_000
+        )
+        self._beat_ms = BEAT_MS if self._leadership.alone else min(BEAT_MS, self._leadership.beat_ms)
         self.feed = Feed()
         self.history = History(engine)
         self._retention = Retention(self, engine, kept_max=limits.events_kept_max)
         self.serving = False
         self.term = 0
+        # An empty one, until the first term begins: nothing is applied to it.
+        self._ledger = Ledger(limits, term=0, token=0, seq=0, now_ms=0)
+        self._books = self._ledger.books
         self.date_offset_ms = 0  # from ledger time to the date
         self._commit_began_ms: int | None = None  # None while none is on its way
         self._stopping = False
@@ -75,10 +82,21 @@ class Grantor:
     # Life
 
     async def start(self) -> None:
-        """Become the writer and begin to serve; raises what the engine raises if it cannot."""
-        await self._begin_term(await self._leadership.take_over())
-        self._committer = asyncio.create_task(self._commit_forever())
+        """Become the writer and begin to serve; raises what the engine raises if it cannot.
+
+        Where several members share the engine, this returns at once, and whose turn it is will show.
+        """
+        if self._leadership.alone:
+            await self._begin_term(await self._leadership.take_over())
+            self._committer = asyncio.create_task(self._commit_forever())
+        else:
+            await self._engine.head()
+            self._committer = asyncio.create_task(self._stand_by())
         self._retention.start()
+
+    async def _stand_by(self) -> None:
+        await self._begin_again(Head(), [])
+        await self._commit_forever()
 
     async def stop(self) -> None:
         """End the term cleanly: what was acknowledged stays so, and the next term knows the exact deadlines."""
@@ -87,7 +105,9 @@ class Grantor:
         self._stopping = True
         self._work.set()
         if self._committer is not None:
-            await self._committer
+            if not self.serving:
+                self._committer.cancel()  # it waits for its turn, which need not come
+            await asyncio.wait({self._committer})
         if self.serving:
             self._alarm.cancel()
             await self._say_farewell()
@@ -112,10 +132,8 @@ class Grantor:
     async def _begin_term(self, seen: Head) -> None:
         head = self._leadership.head
         ledger = Ledger(self._limits, term=head.term, token=head.token, seq=head.seq, now_ms=head.clock_ms)
-        farewell = await self._farewell_of(seen)
-        for kind in LOADED_KINDS:
-            await self._load_kind(ledger, kind, farewell)
-        ledger.loaded()
+        log.info("term taken term=%d", head.term)
+        await self._leadership.while_beating(load(self._engine, ledger, seen=seen))
         # The clock starts only now: loading must not eat into what the holders were promised.
         self._clock = LedgerClock(start_ms=head.clock_ms, boot_now_ms=self._boot_ms())
         self._ledger, self._books = ledger, ledger.books
@@ -125,20 +143,6 @@ class Grantor:
         self._alarm = asyncio.get_running_loop().call_soon(self._turn)
         self.serving = True
         log.info("term began term=%d leases=%d token=%d", self.term, len(self._books.leases), self._books.token)
-
-    async def _farewell_of(self, seen: Head) -> Farewell | None:
-        found = await self._engine.scan("f/", "f0", limit=1) if seen.farewell else []
-        farewell: Farewell | None = records.decode(found[0].key, found[0].value) if found else None
-        return farewell if farewell is not None and farewell.term == seen.term else None
-
-    async def _load_kind(self, ledger: Ledger, kind: str, farewell: Farewell | None) -> None:
-        first, last = f"{kind}/", f"{kind}0"
-        while True:
-            page = await self._engine.scan(first, last, limit=SCAN_LIMIT)
-            ledger.load(((record.key, records.decode(record.key, record.value)) for record in page), farewell)
-            if len(page) < SCAN_LIMIT:
-                return
-            first = page[-1].key + "\x00"
 
     async def _say_farewell(self) -> None:
         self._books.now_ms = self._now()
@@ -155,9 +159,12 @@ class Grantor:
 
     def apply(self, command: Command) -> Reply:
         """Carry out a command now. The reply may be shown to nobody before `park` lets it go."""
-        if not self.serving or self._stopping or not self._leadership.trusted():
+        if not self.serving or self._stopping:
             raise NotServing
         books, clock, boot_now_ms = self._books, self._clock, self._boot_ms()
+        # The same reading as the time of the command: between two of them the process may be asleep for long.
+        if boot_now_ms >= self._leadership.until_ms:
+            raise NotServing
         # Under load many requests come in the same millisecond.
         now_ms = clock.now_ms if boot_now_ms == clock.boot_ms else clock.read(boot_now_ms)
         reply = self._ledger.apply(command, now_ms)
@@ -193,13 +200,33 @@ class Grantor:
 
     def park(self, reply: Reply, parcel: Parcel) -> None:
         """Send what was made of the reply as soon as all that it depends on is durable: perhaps now."""
-        if reply.term != self.term or not self.serving:
+        if reply.term != self.term or not self.leads:
             # Its maker had to wait, and the term has ended: nobody can tell any more whether it saw what is true.
             parcel.refuse(Refusal.UNAVAILABLE)
         elif reply.after <= self._durable:
             parcel.send()
         else:
             self._parcels.setdefault(reply.after, []).append(parcel)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it serves, and may still say so."""
+        return self.serving and (self._leadership.alone or self._leadership.trusted())
+
+    @property
+    def leader(self) -> str:
+        """The member whose turn it is, as far as this one knows; empty if it is nobody's."""
+        newest = self._leadership.newest
+        return "" if newest.farewell else newest.member
+
+    @property
+    def newest_term(self) -> int:
+        """The term of the leader, or of the last one that there was."""
+        return self._leadership.newest.term
+
+    @property
+    def guarantees(self) -> Guarantees:
+        return self._engine.guarantees
 
     @property
     def books(self) -> Books:
@@ -214,9 +241,8 @@ class Grantor:
     @property
     def commit_age_ms(self) -> int:
         """How long the commit that is on its way has taken by now; one that failed is not on its way."""
-        if self._commit_began_ms is None or not self.serving:
-            return 0
-        return self._boot_ms() - self._commit_began_ms
+        began_ms = self._commit_began_ms
+        return 0 if began_ms is None or not self.serving else self._boot_ms() - began_ms
 
     def _note_date(self, now_ms: int) -> None:
         """Dates follow the wall clock, which may step."""
@@ -259,6 +285,8 @@ class Grantor:
         self._commit_began_ms = self._boot_ms()
         try:
             await self._leadership.commit(head, _encoded(batch))
+            if not self._leadership.trusted():
+                raise TrustEnded  # noqa: TRY301  # it took so long that another may have begun a term
         except Exception as failure:  # noqa: BLE001  # a bug of ours ends the term too: writes must not hang
             await self._recover(failure, batch, head)
             return
@@ -298,8 +326,10 @@ class Grantor:
         self.feed.close()
         if isinstance(failure, Deposed | EngineUnavailable):  # these say that nothing of the commit happened
             settle(uncertain, happened=False)
-        await self._begin_again(head, uncertain)
-        settle(uncertain, happened=None)
+        try:
+            await self._begin_again(head, uncertain)
+        finally:
+            settle(uncertain, happened=None)
 
     async def _begin_again(self, head: Head, uncertain: list[Parcel]) -> None:
         """Try until a new term has begun or we are to stop. Parcels are not kept for ever."""
@@ -310,7 +340,8 @@ class Grantor:
         while not self._stopping:
             try:
                 await self._engine.reopen()
-                seen = await self._leadership.take_over()
+                # Who leads now may lead for long; and what became of the commit, its head does not tell.
+                seen = await self._leadership.take_over(lambda: settle(uncertain, happened=None))
                 settle(uncertain, happened=self._outcome(head, known=happened))
                 await self._begin_term(seen)
             except EngineError as failure:
@@ -348,14 +379,15 @@ class Grantor:
     def _turn(self) -> None:
         if not self.serving or self._stopping:
             return
-        books = self._books
         self._note_date(self._now())
         self._alarm_ms = DEAD  # it has rung; `apply` need not set it
-        with suppress(NotServing):  # trust may have ended; the next commit brings it back, or ends the term
+        try:
             self.apply(Tick())
+        except NotServing:  # trust has ended; the next commit brings it back, or ends the term
+            give_up(self._parcels)
         self._tell_lengths()
-        if self._now() - self._committed_ms >= BEAT_MS and books.written < books.batch:
-            books.written = books.batch  # an empty batch: the beat
+        if self._now() - self._committed_ms >= self._beat_ms and self._books.written < self._books.batch:
+            self._books.written = self._books.batch  # an empty batch: the beat
             self._work.set()
         self._set_alarm()
 

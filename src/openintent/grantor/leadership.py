@@ -7,14 +7,22 @@ system's lock decides instead: takeover is at once, and trust has no end.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
+
+import msgspec
 
 from openintent.clock import boot_s
 from openintent.engines.base import Change, Deposed, Engine, Head
+from openintent.errors import EngineError
 from openintent.trust import Trust
 
 LEADER_TTL_S: Final = 10.0
+FOREVER_MS: Final = 1 << 62
+
+
+class TrustEnded(EngineError):
+    """The commit is durable, but came back too late to be acknowledged by this term."""
 
 
 class Leadership:
@@ -30,19 +38,32 @@ class Leadership:
         self._member = member
         self._ttl_s = leader_ttl_s
         self._clock = clock
-        self._alone = engine.guarantees.exclusive_open
-        self._trust = Trust(sent_at=0.0, waited_s=0.0, remaining_s=0.0)
+        self.alone = engine.guarantees.exclusive_open  # nobody else can open it
+        self.until_ms = FOREVER_MS if self.alone else 0  # on the boot clock: it may acknowledge until then
         self.head = Head()
         self.seen = Head()  # what the last try to take over was made against
 
     def trusted(self) -> bool:
         """Whether this grantor may still acknowledge anything."""
-        return self._alone or self._trust.live(self._clock())
+        return self._clock() * 1_000 < self.until_ms
 
-    async def take_over(self) -> Head:
-        """Begin a new term as soon as that is allowed; returns the head that the former term left."""
+    @property
+    def newest(self) -> Head:
+        """The newest head that was looked at, or written."""
+        return max(self.seen, self.head, key=lambda head: (head.term, head.beat))
+
+    @property
+    def beat_ms(self) -> int:
+        """A head that stands still for longer than this brings its writer closer to its end."""
+        return round(self._ttl_s / 3 * 1_000)
+
+    async def take_over(self, on_other: Callable[[], None] = lambda: None) -> Head:
+        """Begin a new term as soon as that is allowed; returns the head that the former term left.
+
+        It may never be: `on_other` is called when it is found that another leads.
+        """
         while True:
-            self.seen = seen = await self._await_stillness()
+            seen = await self._await_stillness(on_other)
             fresh = Head(
                 term=seen.term + 1, clock_ms=seen.clock_ms, member=self._member, token=seen.token, seq=seen.seq
             )
@@ -52,10 +73,12 @@ class Leadership:
                 continue  # another candidate was faster; watch its reign begin
             return seen
 
-    async def _await_stillness(self) -> Head:
-        seen = await self._engine.head()
-        if self._alone or seen.farewell or seen == Head():
+    async def _await_stillness(self, on_other: Callable[[], None]) -> Head:
+        self.seen = seen = await self._engine.head()
+        # What we wrote ourselves nobody else has acknowledged anything under: there is nobody to wait for.
+        if self.alone or seen.farewell or seen == Head() or seen.member == self._member:
             return seen
+        on_other()
         since = self._clock()
         while (left_s := since + self._ttl_s - self._clock()) > 0:
             try:
@@ -63,9 +86,23 @@ class Leadership:
             except TimeoutError:
                 continue
             now_seen = await self._engine.head()
+            if now_seen.farewell and now_seen != seen:
+                self.seen = now_seen
+                return now_seen
             if now_seen != seen:
-                seen, since = now_seen, self._clock()
+                self.seen, since = now_seen, self._clock()
+                seen = now_seen
         return seen
+
+    async def while_beating(self, work: Awaitable[None]) -> None:
+        """Do what comes before the first request of a term. It may take long; meanwhile nobody is to take over."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not self.alone and not (await asyncio.wait({task}, timeout=self.beat_ms / 1_000))[0]:
+                await self.commit(msgspec.structs.replace(self.head, beat=self.head.beat + 1), [])
+            await task
+        finally:
+            task.cancel()
 
     async def commit(self, head: Head, changes: Sequence[Change]) -> None:
         """Commit against the head that this term wrote last."""
@@ -75,4 +112,5 @@ class Leadership:
         sent_at = self._clock()
         await self._engine.commit(expect=expect, head=head, changes=changes)
         self.head = head
-        self._trust = Trust(sent_at=sent_at, waited_s=0.0, remaining_s=self._ttl_s)
+        if not self.alone:
+            self.until_ms = int(Trust(sent_at=sent_at, waited_s=0.0, remaining_s=self._ttl_s).until * 1_000)

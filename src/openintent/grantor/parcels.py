@@ -62,6 +62,12 @@ def settle(parcels: list[Parcel], *, happened: bool | None) -> None:
         refuse_all(told, Refusal.OUTCOME_UNKNOWN if happened is None else Refusal.UNAVAILABLE)
 
 
+def give_up(parked: dict[int, list[Parcel]]) -> None:
+    """Another may lead by now, and answer those who ask anew: nobody is kept waiting for a commit that does not end."""
+    while parked:
+        settle(parked.popitem()[1], happened=None)
+
+
 def refuse_all(parcels: list[Parcel], refusal: Refusal) -> None:
     for parcel in parcels:
         tell(parcel.refuse, refusal)

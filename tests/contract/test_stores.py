@@ -1,0 +1,84 @@
+"""What the journal relies on in every store, seen from the store itself: late and repeated folds."""
+
+from collections.abc import AsyncIterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_words import commit, following, keys
+
+from openintent.engines.base import DeleteRange, Deposed, Head, Put, Record
+from openintent.engines.journaled import JournaledEngine, Store
+
+pytestmark = pytest.mark.anyio
+
+SERVERS = sorted(path.stem.removeprefix("server_") for path in Path(__file__).parent.glob("server_*.py"))
+
+
+@pytest.fixture(params=SERVERS)
+async def store(request: pytest.FixtureRequest, servers: Any) -> AsyncIterator[Store]:
+    url = servers.fresh_url(request.param)
+    store = import_module(f"openintent.engines.{request.param}").open_store(url)
+    yield store
+    await store.close()
+
+
+async def add(store: Store, number: int, **changed: object) -> Head:
+    """One more row, whatever it says: here the tests say what it amounts to."""
+    seen = await store.head()
+    head = following(seen, **changed)
+    await store.append(expect=seen, head=head, row=(number, b"=\x90"))
+    return head
+
+
+async def rows(store: Store) -> list[int]:
+    return [number for number, _ in await store.rows(after=0, limit=100)]
+
+
+async def found(store: Store) -> list[Record]:
+    return await store.scan("", "z", limit=100, reverse=False)
+
+
+async def test_a_fold_stores_what_it_says_and_takes_its_rows_out(store: Store):
+    for number in (1, 2, 3):
+        await add(store, number, term=1)
+    await store.fold(term=1, ranges=[], values={"a": b"1", "b": b"2", "c": b"3"}, upto=1)
+    assert await rows(store) == [2, 3]
+    await store.fold(term=1, ranges=[DeleteRange("a", "c")], values={"b": b"4", "c": None}, upto=2)
+    assert await found(store) == [Record("b", b"4")]
+    assert await rows(store) == [3]
+
+
+async def test_a_deposed_writer_folds_nothing(store: Store):
+    await add(store, 1, term=1)
+    taken = await add(store, 2, term=2, member="b")
+    with pytest.raises(Deposed) as deposed:
+        await store.fold(term=1, ranges=[], values={"k": b"stale"}, upto=1)
+    assert deposed.value.actual == taken
+    assert await found(store) == []
+    assert await rows(store) == [1, 2]
+
+
+async def test_a_fold_that_arrives_after_later_ones_changes_nothing(store: Store):
+    """Its answer was lost, it was sent again, and all the time it was on its way. Its term is still the right one."""
+    for number in (1, 2, 3):
+        await add(store, number, term=1)
+    await store.fold(term=1, ranges=[], values={"k": b"old", "l": b"1"}, upto=1)
+    await store.fold(term=1, ranges=[], values={"k": b"new", "l": None}, upto=2)
+    await store.fold(term=1, ranges=[], values={"k": b"old", "l": b"1"}, upto=1)
+    assert await found(store) == [Record("k", b"new")]
+    assert await rows(store) == [3]
+
+
+@pytest.mark.parametrize("changes", [(), (Put("mine", b""),)])
+async def test_rows_that_the_writer_adds_after_a_failed_takeover_are_not_missed(store: Store, changes: tuple[Put, ...]):
+    """The one that failed has read the journal; the next one is from the same term, and has to read it again."""
+    writer, other = JournaledEngine(store), JournaledEngine(store)
+    seen = await commit(writer, Put("first", b""), term=1)
+    await commit(writer, Put("second", b""))
+    with pytest.raises(Deposed):
+        await other.commit(expect=seen, head=Head(2, 1, 1), changes=[Put("mine", b"")])
+    seen = await commit(writer, Put("third", b""))
+    await other.commit(expect=seen, head=Head(2, 1, 1), changes=changes)
+    assert await keys(other) == sorted(["first", "second", "third", *(put.key for put in changes)])

@@ -62,6 +62,16 @@ PARTS = (
         short={"fleet_assignments": 60},
         long={"fleet_agents": 20, "fleet_assignments": 500, "fleet_ttl_ms": 2_000, "fleet_period_ms": 1_000},
     ),
+    Part(
+        "workflows",
+        ("tests/workflows/test_takeover.py",),
+        long={"workflow_kills": 50, "workflow_crash_points": 200},
+    ),
+    Part(
+        "engines",
+        ("tests/contract",),
+        long={"engine_records": 100_000, "moved_records": 20_000, "postgres_cuts": 1_000},
+    ),
     Part("without a server", ("tests/local",), short={"local_rounds": 25}, long={"local_rounds": 100}),
     Part(
         "streams",

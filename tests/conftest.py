@@ -26,13 +26,15 @@ def pytest_addoption(parser):
 
 
 SLOW_FOLDERS = {"e2e", "local", "peers"}  # each test starts processes of its own
+SERVERS = ("etcd", "postgres", "redis", "zookeeper")  # as they stand in the names of tests that need one
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest then puts together what shares a fixture
 def pytest_collection_modifyitems(items):
     slow, all_ = Counter(), Counter()
     for item in items:
-        if SLOW_FOLDERS.intersection(Path(item.path).relative_to(Path(__file__).parent).parts):
+        folders = set(Path(item.path).relative_to(Path(__file__).parent).parts)
+        if SLOW_FOLDERS & folders or ("contract" in folders and any(name in item.nodeid for name in SERVERS)):
             item.add_marker(pytest.mark.slow)
         slow[item.path] += item.get_closest_marker("slow") is not None
         all_[item.path] += 1

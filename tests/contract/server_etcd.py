@@ -17,6 +17,8 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ports import free_ports
+
 PACKAGE = "etcd-server"
 USERS = ("etcd", "nobody")
 START_S_MAX = 30.0
@@ -40,16 +42,6 @@ def as_user(*words: str | Path) -> list[str]:
 def user_of() -> pwd.struct_passwd:
     known = {each.pw_name: each for each in pwd.getpwall()}
     return next(known[name] for name in USERS if name in known)
-
-
-def free_ports(number: int) -> list[int]:
-    probes = [socket.socket() for _ in range(number)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports: list[int] = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 @dataclass

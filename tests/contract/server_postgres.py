@@ -2,10 +2,8 @@
 
 import os
 import pwd
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
+from ports import free_port
 
 PACKAGE = "postgresql"
 USER = "postgres"
@@ -24,7 +23,6 @@ GUARDED = "guarded"  # a user who needs a password
 START_S_MAX = 60.0
 STOP_S_MAX = 60.0
 LOOK_S = 0.01
-PORTS = range(15_000, 32_000)
 # Here a sync costs nothing. What these tests are about is not the disk.
 MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of our own in it
 MEMORY_BYTES_MIN = 2**31
@@ -62,15 +60,6 @@ def as_user(*words: str | Path) -> list[str]:
     if os.geteuid() != 0:
         return command
     return ["setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", *command]
-
-
-def free_port() -> int:
-    """Not one that the system gives to connections: such a one may be taken while the server is down for a moment."""
-    for port in random.SystemRandom().sample(PORTS, 100):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError("no port is free")
 
 
 @dataclass

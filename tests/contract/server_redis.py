@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from ports import free_port
 from redis import Redis
 from redis.exceptions import RedisError
 
@@ -35,13 +35,6 @@ def as_user(*words: str) -> list[str]:
     if os.geteuid() != 0:
         return [*words]
     return ["setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", *words]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass

@@ -94,11 +94,18 @@ def test_every_python_block_of_the_guide_runs_after_the_ones_before_it(follow):
     assert "only one nightly job on this machine" in printed
 
 
+def in_order(wanted: list[str], lines: list[str]) -> bool:
+    rest = iter(lines)
+    return all(line in rest for line in wanted)
+
+
 @pytest.mark.slow
 def test_every_example_of_the_guide_to_agents_runs_after_the_ones_before_it(follow):
     printed = follow(program("agents.md"))
-    assert [text for _, language, text in blocks("agents.md") if not language and text not in printed] == []
     lines = printed.splitlines()
+    shown = [text for _, language, text in blocks("agents.md") if not language]
+    # What runs in the background says something now and then, also in between.
+    assert [text for text in shown if not in_order(text.splitlines(), lines)] == [], printed
     for line in ["Hello, world!", "parked", "9", "stopped: revoked", "2", "3", "True", "into Dutch, for writer"]:
         assert line in lines
     assert "all is complete" in printed

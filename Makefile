@@ -34,8 +34,8 @@ fix: $(DEV) ## put the code into shape: formatting, and lint that can mend itsel
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-sim: $(DEV) ## simulate many histories in virtual time (COUNT=1000; SEED=7 tells the story of one)
-	PYTHONPATH=tests:tests/sim $(BIN)/python tests/sim/simulate.py --count $(COUNT) $(if $(SEED),--seed $(SEED))
+sim: $(DEV) ## simulate many histories in virtual time (COUNT=1000; SERVERS=3 on one engine; SEED=7 tells the story of one)
+	PYTHONPATH=tests:tests/sim $(BIN)/python tests/sim/simulate.py --count $(COUNT) $(if $(SEED),--seed $(SEED)) $(if $(SERVERS),--servers $(SERVERS))
 
 mutants: $(DEV) ## plant every deliberate bug, and see that some test finds it
 	PROOF_MUTANTS=0 $(BIN)/pytest -q -n0 tests/mutants

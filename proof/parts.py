@@ -22,8 +22,8 @@ PARTS = (
     Part(
         "simulation",
         ("tests/sim/test_simulation.py",),
-        short={"histories": 2_000, "processes": 2},
-        long={"histories": 10_000, "wall_seeds": 250},
+        short={"histories": 2_000, "cluster_histories": 1_000, "processes": 2},
+        long={"histories": 10_000, "cluster_histories": 10_000, "wall_seeds": 250},
     ),
     Part(
         "one order",
@@ -43,19 +43,31 @@ PARTS = (
     Part("waiting", ("tests/e2e/test_waiting.py",), long={"takeovers": 100}),
     Part(
         "failover",
-        ("tests/e2e/test_failover.py",),
+        (
+            "tests/e2e/test_failover.py",
+            "tests/e2e/test_failover_sdk.py",
+            "tests/e2e/test_failover_freezes.py",
+            "tests/e2e/test_failover_waiting.py",
+            "tests/e2e/test_failover_redis.py",
+        ),
         short={"failover_rounds": 12, "failover_freezes": 10},
         long={
             "failover_rounds": 50,
-            "failover_sdk_rounds": 24,
+            "failover_sdk_rounds": 50,
             "failover_sdk_workers": 16,
             "failover_freezes": 100,
             "failover_waiters": 1_000,
             "failover_readers": 200,
-            "failover_engines": 2,
+            "failover_engines": 4,
         },
     ),
     Part("stop in time", ("tests/e2e/test_stop_in_time.py",), long={"freezes": 20, "cuts": 5}),
+    Part(
+        "black box on every engine",
+        ("tests/e2e/test_races.py", "tests/e2e/test_crash.py", "tests/e2e/test_stop_in_time.py"),
+        short={"black_box_engines": 6, "races": 20, "increments": 300, "kills": 5, "freezes": 2, "cuts": 1},
+        long={"races": 200, "increments": 2_000, "kills": 100, "freezes": 10, "cuts": 3},
+    ),
     Part(
         "a fleet of agents",
         ("tests/e2e/test_fleet.py", "tests/e2e/test_handlers_in_time.py"),

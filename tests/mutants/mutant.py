@@ -8,7 +8,11 @@ from typing import Final
 class Sim:
     """The simulator, from its first seed on."""
 
-    layer = "sim"
+    servers: int = 1  # that share an engine
+
+    @property
+    def layer(self) -> str:
+        return "sim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class Picked:
 Check = Sim | Picked
 
 SIM: Final = Sim()
+SIM_OF_SEVERAL: Final = Sim(servers=3)
 
 
 def tests(*names: str) -> Picked:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mutant import Edit, Mutant, tests
+from mutant import SIM_OF_SEVERAL, Edit, Mutant, tests
 
 STANDBY: Final = "grantor/test_standby.py"
 FORWARDING: Final = "server/test_forwarding.py"
@@ -41,6 +41,57 @@ LEADING: Final = (
     ),
 )
 
+SIMULATED: Final = (
+    Mutant(
+        "a leader whose trust has ended goes on to answer",
+        (
+            Edit("grantor/grantor.py", "        if boot_now_ms >= self._leadership.until_ms:", "        if False:"),
+            Edit(
+                "grantor/grantor.py",
+                "reply.term != self.term or not self.leads",
+                "reply.term != self.term or not self.serving",
+            ),
+        ),
+        (SIM_OF_SEVERAL,),
+    ),
+    Mutant(
+        "a member takes over at once, whoever leads",
+        (Edit("grantor/leadership.py", "or seen.member == self._member:", "or True:"),),
+        (SIM_OF_SEVERAL,),
+    ),
+    Mutant(
+        "a term is not above the one before it",
+        (Edit("grantor/leadership.py", "term=seen.term + 1,", "term=max(seen.term, 1),"),),
+        (SIM_OF_SEVERAL,),
+    ),
+    Mutant(
+        "a new leader begins anew with the tokens",
+        (Edit("grantor/leadership.py", "token=seen.token, seq=seen.seq", "token=0, seq=seen.seq"),),
+        (SIM_OF_SEVERAL,),
+    ),
+    Mutant(
+        "a commit without an answer is said to have happened",
+        (Edit("grantor/grantor.py", "            return seen.beat >= head.beat\n", "            return True\n"),),
+        (SIM_OF_SEVERAL,),
+    ),
+    Mutant(
+        "a leader that is idle does not beat",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "BEAT_MS if self._leadership.alone else min(BEAT_MS, self._leadership.beat_ms)",
+                "BEAT_MS",
+            ),
+        ),
+        (SIM_OF_SEVERAL,),
+    ),
+    Mutant(
+        "a new leader does not read what the last one left in the journal",
+        (Edit("engines/journaled.py", "        await self._fold_all()\n        return", "        return"),),
+        (SIM_OF_SEVERAL,),
+    ),
+)
+
 FORWARDED: Final = (
     Mutant(
         "requests of one connection are passed on side by side",
@@ -75,4 +126,4 @@ FORWARDED: Final = (
     ),
 )
 
-MUTANTS: Final = (*LEADING, *FORWARDED)
+MUTANTS: Final = (*LEADING, *SIMULATED, *FORWARDED)

@@ -2,11 +2,17 @@
 
 from typing import Final
 
-from mutant import Edit, Mutant, tests
+from mutant import Edit, Mutant, Picked, tests
 
 STORE: Final = "engines/etcd.py"
 FAULTS: Final = "contract/test_etcd_faults.py"
 SUITE: Final = "contract/test_engines.py"
+
+
+def broken(*names: str) -> Picked:
+    """Of what holds on every server when something breaks."""
+    return tests(*(f"contract/test_server_faults.py::test_{name}" for name in names))
+
 
 MUTANTS: Final = (
     Mutant(
@@ -29,7 +35,7 @@ MUTANTS: Final = (
                 "        return\n",
             ),
         ),
-        (tests(f"{FAULTS}::test_a_commit_over_a_line_that_is_cut_is_in_doubt_and_the_next_term_tells"),),
+        (broken("a_commit_over_a_line_that_is_cut_is_in_doubt_and_the_next_term_tells[etcd-requests]"),),
     ),
     Mutant(
         "a commit that etcd did not answer is sent again to another member",
@@ -56,7 +62,7 @@ MUTANTS: Final = (
                 "",
             ),
         ),
-        (tests(f"{FAULTS}::test_a_fold_of_a_deposed_writer_stores_nothing"),),
+        (broken("a_fold_of_a_deposed_writer_stores_nothing[etcd-0]"),),
     ),
     Mutant(
         "a takeover on etcd does not change the term that folds compare",
@@ -67,7 +73,7 @@ MUTANTS: Final = (
                 "if _at(expect) == NOWHERE:",
             ),
         ),
-        (tests(f"{FAULTS}::test_a_fold_does_not_begin_for_who_was_deposed"),),
+        (tests("contract/test_stores.py::test_a_deposed_writer_folds_nothing[etcd]"),),
     ),
     Mutant(
         "a fold on etcd that was given up may store something later",
@@ -78,7 +84,7 @@ MUTANTS: Final = (
                 '"result": "GREATER", "target": "MOD", "mod_revision": -1',
             ),
         ),
-        (tests(f"{FAULTS}::test_a_fold_that_was_given_up_and_arrives_late_stores_nothing"),),
+        (broken("a_fold_that_was_given_up_and_arrives_late_stores_nothing[etcd]"),),
     ),
     Mutant(
         "a fold on etcd takes the rows out before it has stored what they say",
@@ -100,7 +106,7 @@ MUTANTS: Final = (
     Mutant(
         "the head is read from a member of etcd that may be behind",
         (Edit(STORE, '{"key": self._keys.head})', '{"key": self._keys.head, "serializable": True})'),),
-        (tests(f"{FAULTS}::test_when_the_leader_of_three_dies_the_engine_goes_on"),),
+        (broken("when_the_leader_of_three_dies_the_engine_goes_on[etcd]"),),
     ),
     Mutant(
         "a part of a large commit to etcd may arrive when another has its name",
@@ -112,6 +118,6 @@ MUTANTS: Final = (
                 '        await self._gateway.ask("/v3/kv/txn", {"compare": [], "success": [staged]})',
             ),
         ),
-        (tests(f"{FAULTS}::test_a_part_that_may_arrive_late_leaves_its_commit_in_doubt"),),
+        (broken("a_part_that_may_arrive_late_leaves_its_commit_in_doubt[etcd]"),),
     ),
 )

@@ -18,6 +18,11 @@ def stored(name: str) -> Picked:
     return tests(f"contract/test_stores.py::test_{name}[postgres]")
 
 
+def broken(*names: str) -> Picked:
+    """Of what holds on every server when something breaks."""
+    return tests(*(f"contract/test_server_faults.py::test_{name}" for name in names))
+
+
 def own(*names: str) -> Picked:
     return tests(*(f"contract/test_postgres_faults.py::test_{name}" for name in names))
 
@@ -97,7 +102,7 @@ MUTANTS: Final = (
     Mutant(
         "PostgreSQL: a commit whose answer is lost is said not to have happened",
         (Edit(STORE, "(OutcomeUncertain if writes else EngineUnavailable)", "EngineUnavailable"),),
-        (own("a_commit_whose_answer_is_lost_is_in_doubt_and_the_next_term_tells"),),
+        (broken("a_commit_over_a_line_that_is_cut_is_in_doubt_and_the_next_term_tells[postgres-answers]"),),
     ),
     Mutant(
         "PostgreSQL: a standby that lacks commits is believed",

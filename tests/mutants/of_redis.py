@@ -30,7 +30,8 @@ MUTANTS: Final = (
         ),
         (
             tests(
-                "contract/test_redis_faults.py::test_a_commit_whose_answer_is_lost_is_in_doubt_and_the_next_term_tells"
+                "contract/test_server_faults.py::"
+                "test_a_commit_over_a_line_that_is_cut_is_in_doubt_and_the_next_term_tells[redis-answers]"
             ),
         ),
     ),

@@ -19,6 +19,11 @@ def stored(name: str) -> Picked:
     return tests(f"contract/test_stores.py::test_{name}[zookeeper]")
 
 
+def broken(*names: str) -> Picked:
+    """Of what holds on every server when something breaks."""
+    return tests(*(f"contract/test_server_faults.py::test_{name}" for name in names))
+
+
 def faults(name: str) -> Picked:
     return tests(f"contract/test_zookeeper_faults.py::test_{name}")
 
@@ -35,7 +40,7 @@ MUTANTS: Final = (
     Mutant(
         "ZooKeeper: a commit does not check the version of the head",
         (Edit(STORE, "encode_head(head), version\n", "encode_head(head), -1\n"),),
-        (faults("a_commit_that_arrives_late_fails_if_there_is_a_new_term"),),
+        (broken("a_commit_that_arrives_late_fails_if_there_is_a_new_term[zookeeper-True]"),),
     ),
     Mutant(
         "ZooKeeper: a commit takes the version that it knows for that of the head that is expected",
@@ -53,12 +58,12 @@ MUTANTS: Final = (
                 "            return\n",
             ),
         ),
-        (faults("a_commit_over_a_line_that_is_cut_is_in_doubt_and_the_next_term_tells"),),
+        (broken("a_commit_over_a_line_that_is_cut_is_in_doubt_and_the_next_term_tells[zookeeper-requests]"),),
     ),
     Mutant(
         "ZooKeeper: a commit whose answer is lost is said not to have happened",
         (Edit(LINE, "(OutcomeUncertain if writes else EngineUnavailable)", "EngineUnavailable"),),
-        (faults("a_commit_over_a_line_that_is_cut_is_in_doubt_and_the_next_term_tells"),),
+        (broken("a_commit_over_a_line_that_is_cut_is_in_doubt_and_the_next_term_tells[zookeeper-answers]"),),
     ),
     Mutant(
         "ZooKeeper: the head is read from a member that may be behind",
@@ -88,7 +93,7 @@ MUTANTS: Final = (
     Mutant(
         "ZooKeeper: a takeover leaves the term as it was",
         (Edit(STORE, "        if begins_term:\n", "        if begins_term and head.term == 1:\n"),),
-        (faults("a_fold_does_not_begin_for_who_was_deposed"),),
+        (stored("a_deposed_writer_folds_nothing"),),
     ),
     Mutant(
         "ZooKeeper: rows are deleted before what they say is stored",

@@ -23,7 +23,7 @@ import of_server
 import of_storage
 import of_zookeeper
 import pytest
-from mutant import Mutant, Picked, Sim
+from mutant import Check, Mutant, Picked, Sim
 from proving import size
 from workshop import PACKAGE, Found, Workshop
 
@@ -42,6 +42,8 @@ MUTANTS: Final = (
     *of_zookeeper.MUTANTS,
     *of_moving.MUTANTS,
 )
+Asked = tuple[Check, int]  # and how many histories, if it is a simulator
+
 WORKERS: Final = 2
 QUICK: Final = 2
 
@@ -70,20 +72,20 @@ class Workshops:
     def hunt(self, mutant: Mutant) -> Found | None:
         return self.own().hunt(mutant)
 
-    def healthy(self, check: Picked | int) -> str:
-        """What a check has to say of the package as it is; a number is that of histories."""
-        return self.own().tested([check]) if isinstance(check, Picked) else self.own().simulated(check)[0]
+    def healthy(self, asked: Asked) -> str:
+        """What a check has to say of the package as it is."""
+        check, histories = asked
+        return self.own().tested([check]) if isinstance(check, Picked) else self.own().simulated(check, histories)[0]
 
 
-def checks_of(mutants: list[Mutant], found: list[Found | None]) -> list[Picked | int]:
+def checks_of(mutants: list[Mutant], found: list[Found | None]) -> list[Asked]:
     """All that was asked: the tests, in one go for each worker, and as many histories as the longest search took."""
-    picked = [check for mutant in mutants for check in mutant.checks if isinstance(check, Picked)]
-    names = tuple(dict.fromkeys(name for check in picked for name in check.names))
+    checks = [check for mutant in mutants for check in mutant.checks]
+    names = tuple(dict.fromkeys(name for check in checks if isinstance(check, Picked) for name in check.names))
     shares = (names[first::WORKERS] for first in range(WORKERS))
-    asked: list[Picked | int] = [Picked(share) for share in shares if share]
-    if any(isinstance(check, Sim) for mutant in mutants for check in mutant.checks):
-        asked.append(max((each.histories for each in found if each is not None), default=0) or 1)
-    return asked
+    longest = max((each.histories for each in found if each is not None), default=0) or 1
+    simulators = dict.fromkeys(check for check in checks if isinstance(check, Sim))
+    return [*((Picked(share), 0) for share in shares if share), *((sim, longest) for sim in simulators)]
 
 
 def row(mutant: Mutant, found: Found | None) -> str:

@@ -79,11 +79,12 @@ class Workshop:
         return None
 
     def _asked(self, check: Check) -> tuple[str, int]:
-        return self.simulated(HISTORIES_MAX) if isinstance(check, Sim) else (self.tested([check]), 0)
+        return self.simulated(check, HISTORIES_MAX) if isinstance(check, Sim) else (self.tested([check]), 0)
 
-    def simulated(self, count: int) -> tuple[str, int]:
+    def simulated(self, check: Sim, count: int) -> tuple[str, int]:
         """What the simulator found to be wrong, if anything, and in which history."""
         options = ["--first", "0", "--count", str(count), "--until-violation", "--json", "--processes", "1"]
+        options += ["--servers", str(check.servers)]
         done = self._run(TESTS / "mutants" / "guard.py", SIMULATOR, *options)
         if done.returncode == 0:
             return "", count

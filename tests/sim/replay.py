@@ -38,6 +38,7 @@ class Played:
     seq: int
     start_ms: int
     found: dict[str, bytes]  # what was on the disk
+    whole: bool = False  # all of that was read before another term began
     farewell: Farewell | None = None
     steps: list[tuple[int, Any]] = field(default_factory=list)
 
@@ -50,8 +51,10 @@ class Tape:
         self.late: list[tuple[float, int]] = []  # when something lapsed too late, and by how many milliseconds
         self.frozen_until = 0.0  # the server, by the true time
 
-    def ledger(self, limits: Limits, *, term: int = 1, token: int = 0, seq: int = 0, now_ms: int = 0) -> "TapedLedger":
-        self.terms.append(Played(term, token, seq, now_ms, dict(self.disk.records)))
+    def ledger(self, limits: Limits, *, term: int = 1, token: int = 0, seq: int = 0, now_ms: int = 0) -> Ledger:
+        if term == 0:  # of a grantor that has not begun a term: nothing is asked of it
+            return Ledger(limits, term=term, token=token, seq=seq, now_ms=now_ms)
+        self.terms.append(Played(term, token, seq, now_ms, self.disk.found(term)))
         return TapedLedger(self, self.terms[-1], limits, term=term, token=token, seq=seq, now_ms=now_ms)
 
     def due(self, late_ms: int) -> None:
@@ -72,6 +75,10 @@ class TapedLedger(Ledger):
     def load(self, records: Any, farewell: Farewell | None = None) -> None:
         self._played.farewell = farewell
         super().load(records, farewell)
+
+    def loaded(self) -> None:
+        self._played.whole = self._tape.disk.head.term == self._played.term
+        super().loaded()
 
     def apply(self, command: Command, now_ms: int) -> Reply:
         books = self.books
@@ -126,9 +133,11 @@ class Replay:
         self._table: dict[str, bytes] = {}
         self._closed: list[tuple[int, str, int]] = []  # the event of a lapse, its scope, and until when it is closed
         for head in tape.disk.took:
-            self.durable[head.term] = self.durable.get(head.term, -1) + 1  # the first one only begins the term
-        for played in tape.terms:
-            self._play(played)
+            if head.rev:  # else it only begins the term, or says that it goes on
+                self.durable[head.term] = self.durable.get(head.term, 0) + 1
+        for played in sorted(tape.terms, key=lambda played: played.term):
+            if played.whole:  # else it was over before it began, and whoever heard of it heard what was not to be said
+                self._play(played)
         self._compare(tape.disk.records, "at the end")
 
     def _compare(self, found: dict[str, bytes], when: str) -> None:

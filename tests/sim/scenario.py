@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 STEPS = 500
+STEPS_OF_SEVERAL = 1_000  # with several servers: half of them are those of onlookers
 SECONDS_MAX = 45.0
 CLIENTS = ("c0", "c1", "c2", "c3")
 JOBS_MAX = 24  # of one client; more than it mostly gets to
@@ -20,6 +21,7 @@ SCOPES = ("a", "a/b", "a/**", "c", "d", "*")
 # How long each fault lasts at the most; for those that end a process, until the next one starts.
 ON_CLIENTS = {"kill": 1.0, "freeze": 3.0, "cut": 2.0, "slow, then cut": 0.8}
 ON_SERVER = {"crash": 0.3, "crash at a commit": 0.3, "stop": 0.2, "freeze server": 2.0}
+ON_MEMBER = {**ON_SERVER, "freeze server": 4.0, "cut from the engine": 2.5}
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,14 @@ class Fault(NamedTuple):
     """Something that is done to a process or a link at an instant of true time."""
 
     at: float
-    kind: str  # a key of ON_CLIENTS or ON_SERVER, or a wall jump
+    kind: str  # a key of ON_CLIENTS or ON_MEMBER, or a wall jump
     client: str = ""
     length_s: float = 0.0
+    place: int | None = None  # of the server that it is done to, if not to the one that leads
 
     def __str__(self) -> str:
-        words = f"{self.at:7.3f}  {self.kind} {self.client}".rstrip()
+        whom = self.client if self.place is None else f"s{self.place}"
+        words = f"{self.at:7.3f}  {self.kind} {whom}".rstrip()
         return f"{words} for {self.length_s:.3f} s" if self.length_s else words
 
 
@@ -87,11 +91,13 @@ class Scenario:
     faults: tuple[Fault, ...]
     jobs: tuple[Job, ...]
     steps: int = STEPS
+    servers: int = 1  # on a disk of its own; several share an engine
+    engine_late: float = 0.0  # share of messages to and from that engine that take up to three seconds
 
     @classmethod
-    def drawn(cls, seed: int, *, steps: int = STEPS) -> "Scenario":
+    def drawn(cls, seed: int, *, servers: int = 1) -> "Scenario":
         """Each kind of fault is absent in some seeds and frequent in others."""
-        random = Random(f"scenario {seed}")
+        random = Random(f"scenario {seed}" if servers == 1 else f"scenario {seed} of {servers}")
 
         def often(*choices: float) -> float:
             return random.choice((0.0, *choices))
@@ -102,9 +108,11 @@ class Scenario:
             seed,
             weather,
             disk_fails,
-            tuple(_faults(random)),
+            tuple(_faults(random, servers)),
             tuple(j for c in CLIENTS for j in _jobs(random, c)),
-            steps,
+            STEPS if servers == 1 else STEPS_OF_SEVERAL,
+            servers,
+            often(0.005, 0.03),
         )
 
     @property
@@ -119,7 +127,7 @@ class Scenario:
         )
 
 
-def _faults(random: Random) -> Iterator[Fault]:
+def _faults(random: Random, servers: int) -> Iterator[Fault]:
     def often(*choices: float) -> float:
         return random.choice((0.0, *choices))
 
@@ -134,21 +142,26 @@ def _faults(random: Random) -> Iterator[Fault]:
         "cut": often(0.03, 0.1),
         "wall jump": often(0.1),
     }
+    if servers > 1:
+        rates["cut from the engine"] = often(0.03, 0.08)
     at = 0.3
     while at < SECONDS_MAX:
         for kind, rate in rates.items():
             if random.random() < rate:
-                yield _fault(random, kind, at)
+                yield _fault(random, kind, at, servers)
         at += 0.1 + random.random() * 0.3
 
 
-def _fault(random: Random, kind: str, at: float) -> Fault:
+def _fault(random: Random, kind: str, at: float, servers: int) -> Fault:
     client, length = random.choice(CLIENTS), random.random()
     if kind == "wall jump":
         return Fault(at, kind, length_s=random.choice((-3600.0, -5.0, 5.0, 3600.0)))
     if kind in ON_CLIENTS:
         return Fault(at, kind, client, length * ON_CLIENTS[kind])
-    return Fault(at, kind, length_s=length * ON_SERVER[kind])
+    # Mostly the one that leads: nobody hears of what becomes of the others.
+    place = random.randrange(servers) if servers > 1 and random.random() < 0.3 else None
+    longest_s = (ON_SERVER if servers == 1 else ON_MEMBER)[kind]
+    return Fault(at, kind, length_s=length * longest_s, place=place)
 
 
 def one_of(random: Random | Chances, choices: Sequence[T]) -> T:

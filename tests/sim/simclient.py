@@ -5,6 +5,7 @@ It does its jobs one after another. What it does and what it believes is written
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -26,6 +27,8 @@ PATIENCE_S = 6.0
 HASTE_S = 0.3
 INSTANT_S = 1e-6  # nothing sleeps for less than the clock can show
 AWAY_S = 0.3  # while there is no server, it does not rush through its jobs
+LOOK_S = 0.15
+LOOK_TIMEOUT_S = 1.0
 
 
 class SimClient:
@@ -262,6 +265,23 @@ class SimClient:
 
     def _true(self, instant: float) -> float:
         return self.loop.true(instant)
+
+
+class Onlooker:
+    """Asks one server who holds what, over and over: somebody who would hear of it if that spoke out of turn."""
+
+    def __init__(self, place: int, *, scheduler: Scheduler, network: Network, history: History) -> None:
+        self.loop = SimLoop(scheduler)
+        self._transport = SimTransport(network, self.loop, f"onlooker {place}", 1, history, only=place)
+        self.quiet = False
+        self.loop.call_soon(self.loop.create_task, self._live())
+
+    async def _live(self) -> None:
+        call = calls.get_leases(SPACE, status="active", scope=None, agent_id=None).within(LOOK_TIMEOUT_S)
+        while not self.quiet:
+            with suppress(OpenIntentError):
+                await drivers.run_async(flows.send(call), self._transport)
+            await asyncio.sleep(LOOK_S)
 
 
 class _Beats:

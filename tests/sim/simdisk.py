@@ -43,6 +43,10 @@ class Disk:
                     del self.records[key]
         self.head = head
 
+    def found(self, _term: int) -> dict[str, bytes]:
+        """What there was when this term began, which is now."""
+        return dict(self.records)
+
     def keys(self) -> list[str]:
         if self._keys is None:
             self._keys = sorted(self.records)
@@ -70,6 +74,10 @@ class SimEngine:
     @property
     def busy(self) -> bool:
         return bool(self._pending)
+
+    def calm(self) -> None:
+        """From now on it works."""
+        self.fails, self.doom = 0.0, None
 
     def lose(self) -> None:
         """The process was killed: of what is on its way, the first so many still arrive, in order."""

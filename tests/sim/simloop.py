@@ -9,6 +9,7 @@ from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from heapq import heappop, heappush
+from inspect import CORO_CREATED, getcoroutinestate
 from itertools import count
 from typing import Any
 
@@ -86,6 +87,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.dead = True
         for task in self._tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
+            work = task.get_coro()
+            if getcoroutinestate(work) == CORO_CREATED:  # type: ignore[arg-type]  # ours are all made of coroutines
+                work.close()  # type: ignore[union-attr]  # nothing of it has run; else Python would wonder
         self._ready.clear()
         self._ready = deque(maxlen=0)  # what anybody may still ask of it comes to nothing
         self._overdue.clear()

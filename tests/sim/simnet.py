@@ -17,25 +17,28 @@ from openintent.errors import OpenIntentError, OutcomeUnknown, Unavailable
 from openintent.wire import API
 
 TIMEOUT_S = 5.0
+NOT_HERE = 503
 
 Answer: TypeAlias = tuple[int, bytes, dict[str, str]]
 
 
 class Network:
-    def __init__(self, scheduler: Scheduler, random: Random, history: History, weather: Weather) -> None:
+    def __init__(
+        self, scheduler: Scheduler, random: Random, history: History, weather: Weather, *, servers: int
+    ) -> None:
         self._scheduler = scheduler
         self._random = random
         self._history = history
         self._weather = weather
         self._cut_until: dict[str, float] = {}
         self._slow: dict[str, tuple[float, float]] = {}  # how slow, and until when
-        self.server: SimServer | None = None  # as far as one listens
+        self.servers: list[SimServer | None] = [None] * servers  # by place, as far as one listens
         self.open: set[Connection] = set()
 
-    def break_all(self) -> None:
-        """The server died. Some clients are told by the network, the others wait in vain."""
+    def break_all(self, place: int) -> None:
+        """The server there died. Some clients are told by the network, the others wait in vain."""
         for connection in sorted(self.open, key=lambda connection: connection.number):
-            if self._random.random() < 0.5:
+            if connection.place == place and self._random.random() < 0.5:
                 self.carry(connection.client, connection.lose)
 
     def calm(self) -> None:
@@ -82,20 +85,33 @@ class Network:
 class SimTransport:
     """What the flows' driver sends through. Sending and not hearing is an unknown outcome; nobody there is none."""
 
-    def __init__(self, network: Network, loop: SimLoop, client: str, life: int, history: History) -> None:
+    def __init__(
+        self, network: Network, loop: SimLoop, client: str, life: int, history: History, *, only: int | None = None
+    ) -> None:
         self._network = network
         self._loop = loop
         self._client = client
         self._life = life
         self._history = history
+        self._only = only
+        self._place = only or 0  # of the server that it asks
 
     async def exchange(self, call: Call[Any]) -> Reply:
+        """Where there are several servers, the next request goes to another if this one had no answer."""
+        place = self._place
+        self._place = (place + 1) % len(self._network.servers) if self._only is None else place
+        reply = await self._exchange(call, place)
+        if reply.status != NOT_HERE:
+            self._place = place
+        return reply
+
+    async def _exchange(self, call: Call[Any], place: int) -> Reply:
         sent_at = self._loop.time()
-        if self._network.server is None and not self._network.is_cut(self._client):
+        if self._network.servers[place] is None and not self._network.is_cut(self._client):
             await asyncio.sleep(0.001)
             raise Unavailable("no server could be reached", code="unreachable")
         noted = self._history.send(self._client, self._life, call, self._loop.true(sent_at))
-        connection = Connection(self._network, self._loop, self._client, len(self._history.requests))
+        connection = Connection(self._network, self._loop, self._client, place, len(self._history.requests))
         self._network.carry(self._client, self._arrive, call, connection)
         if self._network.twice():
             noted.copies += 1
@@ -113,7 +129,7 @@ class SimTransport:
 
     def _arrive(self, call: Call[Any], connection: "Connection") -> None:
         """A request reached the machine of the server; the process deals with it when it runs."""
-        server = self._network.server
+        server = self._network.servers[connection.place]
         if server is None:
             connection.reset()
         else:
@@ -134,10 +150,11 @@ class SimTransport:
 class Connection:
     """What one request came by. If its client goes, the server hears of that some time later."""
 
-    def __init__(self, network: Network, loop: SimLoop, client: str, number: int) -> None:
+    def __init__(self, network: Network, loop: SimLoop, client: str, place: int, number: int) -> None:
         self._network = network
         self._loop = loop
         self.client = client
+        self.place = place
         self.number = number
         network.open.add(self)
         self.answered: asyncio.Future[Answer] = loop.create_future()  # until it is closed

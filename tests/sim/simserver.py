@@ -1,13 +1,13 @@
-"""A server process: the real grantor and the real service on a simulated loop, disk and network."""
+"""A server process: the real grantor and the real service on a simulated loop, engine and network."""
 
 from collections.abc import Callable, Coroutine
-from random import Random
 from typing import Any
 
-from history import History
-from simdisk import Disk, SimEngine
-from simloop import Scheduler, SimLoop
+from simdisk import SimEngine
+from simloop import SimLoop
+from simremote import RemoteStore
 
+from openintent.engines.journaled import JournaledEngine
 from openintent.errors import EngineError
 from openintent.grantor.grantor import Grantor
 from openintent.model import Limits
@@ -17,6 +17,8 @@ from openintent.server.routes import ROUTER
 from openintent.server.service import Service
 
 Answered = Callable[[int, bytes, dict[str, str]], None]
+
+LEADER_TTL_S = 1.0  # where several share an engine
 
 
 class SimExchange(Exchange):
@@ -41,27 +43,32 @@ class SimExchange(Exchange):
         self.answered(self.status, self.payload, headers)
 
 
+class NoForwarder:
+    """Clients find the one that leads by themselves here."""
+
+    def takes(self, _exchange: Exchange) -> bool:
+        return False
+
+
 class SimServer:
-    """One life of the server, from its start to its end."""
+    """One life of a server, from its start to its end."""
 
     def __init__(
         self,
-        disk: Disk,
-        scheduler: Scheduler,
-        random: Random,
-        history: History,
+        place: int,
+        life: int,
+        loop: SimLoop,
+        engine: SimEngine | RemoteStore,
         *,
-        fails: float,
         wall_ms: Callable[[], int],
         serves: Callable[[], None],
         gave_up: Callable[[], None],
     ) -> None:
-        rate = 1 + random.uniform(-0.001, 0.001)
-        self.loop = SimLoop(scheduler, origin=random.uniform(0, 1e6), rate=rate)
-        self.engine = SimEngine(disk, scheduler, random, history, fails=fails)
-        self._scheduler = scheduler
+        self.place = place
+        self.member = f"s{place}.{life}"
+        self.loop = loop
+        self.engine = engine
         self.ready = False
-        self.stopped = False
         self._wall_ms = wall_ms
         self._serves = serves
         self._gave_up = gave_up
@@ -72,14 +79,18 @@ class SimServer:
 
     async def _start(self) -> None:
         limits = Limits()
+        engine = JournaledEngine(self.engine) if isinstance(self.engine, RemoteStore) else self.engine
         self.grantor = Grantor(
-            self.engine,
+            engine,
             limits,
-            member="sim",
+            member=self.member,
+            leader_ttl_s=LEADER_TTL_S,
             boot_clock_ms=self.loop.time_ms,
             wall_clock_ms=self._wall_ms,
         )
         self.service = Service(self.grantor, limits, ROUTER, Gate())
+        if isinstance(self.engine, RemoteStore):
+            self.service.forwarder = NoForwarder()  # type: ignore[assignment]
         try:
             await self.grantor.start()
         except EngineError:
@@ -93,10 +104,19 @@ class SimServer:
     def term(self) -> int:
         return self.grantor.term if self.ready else 0
 
+    @property
+    def leads(self) -> bool:
+        """Whether it would answer, or thinks so."""
+        return self.ready and self.grantor.serving
+
     def kill(self) -> None:
         self.ready = False
+        self._end()
+
+    def _end(self) -> None:
         self.loop.kill()
-        self.engine.lose()
+        if isinstance(self.engine, SimEngine):
+            self.engine.lose()
 
     def stop(self, stopped: Callable[[], None]) -> None:
         """A clean stop, with a farewell."""
@@ -105,8 +125,7 @@ class SimServer:
         async def end() -> None:
             await self.service.close()
             await self.grantor.stop()
-            self.loop.kill()
-            self.engine.lose()
+            self._end()
             stopped()
 
         self.run(end())

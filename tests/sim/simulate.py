@@ -1,6 +1,7 @@
 """Many seeds on all cores, `python tests/sim/simulate.py --count 10000`, or one seed and its story, `--seed 7`.
 
-A seed that breaks a promise is made as small as it gets, and told: what was done to whom, and what everybody saw.
+With `--servers 3` it is three servers that share an engine, instead of one with a disk of its own. A seed that breaks a
+promise is made as small as it gets, and told: what was done to whom, and what everybody saw.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from judge import Verdict
 from scenario import STEPS, Scenario
@@ -50,15 +52,16 @@ def judged(scenario: Scenario, *, telling: bool = False) -> tuple[World, list[st
     return world, verdict.violations, verdict.undecided
 
 
-def run_seeds(seeds: range) -> Tally:
+def run_seeds(seeds: range, *, servers: int = 1) -> Tally:
     tally = Tally()
     for seed in seeds:
-        world, violations, undecided = judged(Scenario.drawn(seed))
+        world, violations, undecided = judged(Scenario.drawn(seed, servers=servers))
         tally.histories += 1
         tally.undecided += undecided
         tally.seen += world.history.situations
         tally.seen["requests"] += len(world.history.requests)
         tally.seen["steps"] += world.scheduler.steps
+        tally.seen["terms"] += len(world.tape.terms)
         if violations:
             tally.broken[seed] = violations
         world.end()
@@ -79,17 +82,18 @@ def settle_down() -> None:
     gc.disable()
 
 
-def run_many(first: int, count: int, *, processes: int = 1) -> Iterator[Tally]:
+def run_many(first: int, count: int, *, servers: int = 1, processes: int = 1) -> Iterator[Tally]:
     """The tallies of all chunks, as they come."""
     chunks = [range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)]
+    run = partial(run_seeds, servers=servers)
     if processes > 1:
         with multiprocessing.get_context("fork").Pool(processes, settle_down) as pool:
-            yield from pool.imap_unordered(run_seeds, chunks)
+            yield from pool.imap_unordered(run, chunks)
         return
     logged_before = logging.root.manager.disable
     settle_down()
     try:
-        yield from map(run_seeds, chunks)
+        yield from map(run, chunks)
     finally:
         gc.enable()
         gc.unfreeze()
@@ -101,9 +105,9 @@ def fingerprint(violation: str) -> str:
     return " ".join(word for word in violation.split() if not any(letter.isdigit() for letter in word))[:40]
 
 
-def story(seed: int, *, shrink: bool = True) -> str:
+def story(seed: int, *, servers: int = 1, shrink: bool = True) -> str:
     """Why this seed fails, as shortly as it can be told; or what happened in it, if it does not."""
-    scenario = Scenario.drawn(seed)
+    scenario = Scenario.drawn(seed, servers=servers)
     _, violations, _ = judged(scenario)
     if violations and shrink:
         kinds = {fingerprint(violation) for violation in violations}
@@ -132,17 +136,17 @@ def main() -> int:
     logging.disable(logging.CRITICAL)  # crashes and full disks are what this is about
     options = _options()
     if options.seed is not None:
-        sys.stdout.write(story(options.seed) + "\n")
+        sys.stdout.write(story(options.seed, servers=options.servers) + "\n")
         return 0
     began, total = time.perf_counter(), Tally()
-    for tally in run_many(options.first, options.count, processes=options.processes):
+    for tally in run_many(options.first, options.count, servers=options.servers, processes=options.processes):
         total.add(tally)
         _show_progress(total.histories, options.count)
         if total.broken and options.until_violation:
             break
     _report(total, time.perf_counter() - began, as_json=options.json)
     for seed in [] if options.json else sorted(total.broken)[:SHOWN_MAX]:
-        sys.stdout.write(story(seed) + "\n\n")
+        sys.stdout.write(story(seed, servers=options.servers) + "\n\n")
     return 1 if total.broken or total.undecided else 0
 
 
@@ -151,6 +155,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=1_000, help="how many seeds")
     parser.add_argument("--seed", type=int, help="tell the story of one seed")
+    parser.add_argument("--servers", type=int, default=1, help="how many share an engine")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--until-violation", action="store_true", help="stop at the first seed that breaks a promise")
     parser.add_argument("--json", action="store_true", help="one line of JSON, for programs")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import simulate
 from judge import Verdict
-from proving import size
-from scenario import STEPS, Scenario
+from proving import Figures, size
+from scenario import Scenario
 from shrink import smallest
 from simworld import World
 
@@ -46,38 +46,75 @@ NEEDED = (
     "sync failed",
     "wall jump",
 )
+CLUSTER_HISTORIES = size("cluster_histories", 60)
+SERVERS = 3  # on one engine
+NEEDED_OF_SEVERAL = (
+    "at risk",
+    "commit that came after its sender gave up",
+    "counted",
+    "crash with a commit on its way",
+    "crash within a commit",
+    "deposed",
+    "folded",
+    "lapse of a promise",
+    "leader cut from the engine",
+    "leader frozen",
+    "lost",
+    "no answer from the engine",
+    "preempted",
+    "stale write refused",
+    "stop",
+)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(max(120, HISTORIES // 2))
 def test_no_history_breaks_a_promise_and_the_rare_things_do_happen(figures):
-    total, began = simulate.Tally(), time.perf_counter()
-    for tally in simulate.run_many(0, HISTORIES, processes=PROCESSES):
-        total.add(tally)
-        figures.progress(total.histories, HISTORIES)
-    figures.add(
-        "simulated histories",
-        histories=total.histories,
-        steps=STEPS,
-        violations=len(total.broken),
-        undecided=total.undecided,
-        seeds=f"0..{HISTORIES - 1}",
-        seconds=round(time.perf_counter() - began),
-    )
-    figures.add("what happened in them", **{name.replace(" ", "_"): times for name, times in total.seen.items()})
-    assert total.broken == {}, "\n".join(map(simulate.story, sorted(total.broken)[:1]))
-    assert total.undecided == 0
+    total = simulated(HISTORIES, 1, "simulated histories", figures)
     assert [name for name in NEEDED if not total.seen[name]] == []
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(max(120, CLUSTER_HISTORIES))
+def test_nor_does_one_of_several_servers_that_share_an_engine(figures):
+    total = simulated(CLUSTER_HISTORIES, SERVERS, f"simulated histories of {SERVERS} servers on one engine", figures)
+    assert [name for name in NEEDED_OF_SEVERAL if not total.seen[name]] == []
+
+
+def simulated(histories: int, servers: int, title: str, figures: Figures) -> simulate.Tally:
+    total, began = simulate.Tally(), time.perf_counter()
+    for tally in simulate.run_many(0, histories, servers=servers, processes=PROCESSES):
+        total.add(tally)
+        figures.progress(total.histories, histories)
+    figures.add(
+        title,
+        histories=total.histories,
+        steps=Scenario.drawn(0, servers=servers).steps,
+        violations=len(total.broken),
+        undecided=total.undecided,
+        seeds=f"0..{histories - 1}",
+        seconds=round(time.perf_counter() - began),
+    )
+    happened = {name.replace(" ", "_"): times for name, times in total.seen.items()}
+    figures.add(f"what happened in the {title}", **happened)
+    assert total.broken == {}, simulate.story(min(total.broken), servers=servers)
+    assert total.undecided == 0
+    return total
+
+
 def test_the_same_seed_gives_the_same_history_also_in_another_process():
-    here = [World(seed).run().history.digest() for seed in range(3)]
-    assert here == [World(seed).run().history.digest() for seed in range(3)]
-    program = "from simworld import World\nfor seed in range(3): print(World(seed).run().history.digest())"
+    here = digests()
+    assert here == digests()
+    program = "from test_simulation import digests\nprint(*digests())"
     folder = Path(__file__).parent
     env = os.environ | {"PYTHONPATH": f"{folder}:{folder.parent}", "PYTHONHASHSEED": "77"}
     there = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
     assert there.stdout.split() == here
+
+
+def digests() -> list[str]:
+    scenarios = [Scenario.drawn(seed, servers=servers) for servers in (1, SERVERS) for seed in range(3)]
+    return [World(scenario).run().history.digest() for scenario in scenarios]
 
 
 def test_jumps_of_the_wall_clock_change_no_decision(figures):

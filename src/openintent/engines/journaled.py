@@ -98,6 +98,7 @@ class Store(Protocol):
         """While the head is of this term: delete the ranges, then set or delete the values.
 
         When all of that is stored, take the rows up to this number and what was staged for them out of the journal.
+        One that was given up and arrives after another one changes nothing: it would bring back what is no more.
         """
         ...
 

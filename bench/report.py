@@ -155,7 +155,7 @@ def _bars(workload: Workload, outcome: Outcome) -> str:
     headings = {column.figure: column.heading for column in workload.columns}
     several = len({row.peer for row in outcome.rows}) > 1
     values = {
-        "\n".join([row.size, headings[figure], *([row.peer] * several)]): row.worst(figure)
+        "\n".join([*row.size.split(", "), headings[figure], *([row.peer] * several)]): row.worst(figure)
         for row in outcome.rows
         for figure in workload.bars
         if row.has(figure)

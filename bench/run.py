@@ -1,6 +1,6 @@
 """Measure everything, against others and by ourselves, and write docs/benchmarks.md: `make bench`.
 
-    make bench ARGS="--quick"                     all at small sizes, in two minutes; writes to bench/build/quick
+    make bench ARGS="--quick"                     all at small sizes, in four minutes; writes to bench/build/quick
     make bench ARGS="--only cycle renew"          some workloads; the report keeps what it has of the others
     make bench ARGS="--only cycle --peers ours"   without the others
     make bench ARGS="--report"                    write the report anew from what was measured

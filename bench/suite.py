@@ -106,7 +106,7 @@ class Bench:
             for each in contenders:
                 self.say(f"{each.row.peer}, {each.row.size}: round {number + 1} of {self.rounds}")
                 self._take(each)
-                settle([other.server for other in contenders])
+                settle([server for other in contenders for server in (other.server, *other.beside)])
         return [each.row for each in contenders if each.row.figures]
 
 
@@ -130,12 +130,17 @@ class Contender:
     row: Row
     server: Server
     measure: Callable[[], Figures]
+    beside: tuple[Server, ...] = ()  # servers that it needs for this work
 
     def taken(self) -> Figures:
-        before_s, began_s = self.server.processor_s(), time.monotonic()
+        before_s, beside_s, began_s = self.server.processor_s(), self._beside_s(), time.monotonic()
         found = self.measure()
-        share = (self.server.processor_s() - before_s) / (time.monotonic() - began_s)
-        return found | {"server_cpu": share}
+        took_s = time.monotonic() - began_s
+        found |= {"engine_cpu": (self._beside_s() - beside_s) / took_s} if self.beside else {}
+        return found | {"server_cpu": (self.server.processor_s() - before_s) / took_s}
+
+    def _beside_s(self) -> float:
+        return sum(server.processor_s() for server in self.beside)
 
 
 def loaded(

@@ -1,21 +1,30 @@
-"""Our own server, with SQLite, as `openintent serve` starts it."""
+"""Our own server, as `openintent serve` starts it: with SQLite, if no other engine is named."""
 
 import sys
 from importlib.metadata import version
 
 from peers.base import Peer, Server, answers_at
 
+SETTINGS = ("leader_ttl_seconds",)  # the others are limits
+
 
 def command(server: Server) -> list[str]:
-    """`extra` are lines of the settings' file: limits that a workload needs larger than they are by default."""
+    """`extra` is what a workload needs other than it is by default: settings, and limits."""
     found = [sys.executable, "-m", "openintent.cli", "serve", "--port", str(server.port), "--log-level", "warning"]
-    found += ["--engine", f"sqlite:///{server.folder}/ours.db"]
-    if server.extra:
-        config = server.folder / "config.toml"
-        lines = [f"{name} = {value}" for name, value in server.extra.items()]
-        config.write_text("\n".join(["[limits]", *lines, ""]), encoding="utf-8")
-        found += ["--config", str(config)]
-    return found
+    found += ["--engine", engine(server)]
+    config = server.folder / "config.toml"
+    config.write_text(_config(server.extra), encoding="utf-8")
+    return [*found, "--config", str(config)]
+
+
+def _config(extra: dict[str, str]) -> str:
+    lines = {name: f"{name} = {value}" for name, value in extra.items() if name != "engine"}
+    settings = [lines.pop(name) for name in SETTINGS if name in lines]
+    return "\n".join([*settings, "[limits]", *lines.values(), ""])
+
+
+def engine(server: Server) -> str:
+    return server.extra.get("engine") or f"sqlite:///{server.folder}/ours.db"
 
 
 PEER = Peer(

@@ -5,7 +5,9 @@ from suite import Workload
 from workloads import (
     contend,
     cycle,
+    engines,
     expiry,
+    failover,
     fleet,
     growth,
     heartbeat,
@@ -23,6 +25,7 @@ __all__ = ["ALL"]
 _LISTED: list[Workload] = [
     cycle.WORKLOAD,
     renew.WORKLOAD,
+    engines.WORKLOAD,
     heartbeat.WORKLOAD,
     contend.WORKLOAD,
     state.WORKLOAD,
@@ -31,6 +34,7 @@ _LISTED: list[Workload] = [
     held.MEMORY,
     held.STARTUP,
     takeover.WORKLOAD,
+    failover.WORKLOAD,
     sdk.WORKLOAD,
     growth.WORKLOAD,
     expiry.WORKLOAD,

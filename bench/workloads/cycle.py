@@ -1,10 +1,11 @@
 """Acquire a lease that nobody holds, release it."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import load
 from peers import Server
-from results import Row
+from results import Figures, Row
 from suite import Bench, Contender, Workload, loaded
 
 from workloads import pgbench
@@ -37,7 +38,7 @@ def _at(bench: Bench, servers: dict[str, Server], conns: int) -> list[Row]:
             elif key == "postgres" and conns <= POSTGRES_MAX:
                 contenders.append(_postgres(bench, server, conns))
             elif key == "zookeeper" and conns <= KAZOO_MAX:
-                contenders.append(_kazoo(bench, server, conns))
+                contenders.append(Contender(Row(key, size(conns), conns), server, kazoo(bench, server, conns)))
         return bench.in_turns(contenders)
 
 
@@ -50,9 +51,9 @@ def _postgres(bench: Bench, server: Server, conns: int) -> Contender:
     return Contender(Row("postgres", size(conns), conns), server, measure)
 
 
-def _kazoo(bench: Bench, server: Server, conns: int) -> Contender:
+def kazoo(bench: Bench, server: Server, conns: int) -> Callable[[], Figures]:
     words = ["cycle", "--port", str(server.port), "--conns", str(conns), "--seconds", str(bench.seconds)]
-    return Contender(Row("zookeeper", size(conns), conns), server, lambda: load.client("zookeeper", *words))
+    return lambda: load.client("zookeeper", *words)
 
 
 WORKLOAD = Workload(

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import load
 from peers import Server
 from results import Row
-from suite import RATE, Bench, Contender, Workload, loaded
+from suite import RATE, Bench, Column, Contender, Workload, loaded
 
 HELD = (100, 10_000, 100_000, 1_000_000)
 EVENTS = (0, 100_000, 1_000_000)
@@ -39,24 +39,36 @@ def _by_events(bench: Bench) -> list[Row]:
                 bench.say(f"making {events:,} events")
                 conns = bench.size(CONNS, QUICK_CONNS)
                 load.once(server, "cycle", conns=conns, cycles=events // EVENTS_PER_CYCLE, seconds=3_600, warmup=0)
-            contenders += _both(bench, stack, server, f"{events:,} events", held=CONNS, at=events)
+            file_mb = _file_bytes(server) / 1e6  # before it is measured, which makes events too
+            found = _both(bench, stack, server, f"{events:,} events", held=CONNS, at=events)
+            for each in found:
+                each.row.add({"file_mb": file_mb})
+            contenders += found
         return bench.in_turns(contenders)
+
+
+def _file_bytes(server: Server) -> int:
+    return sum(file.stat().st_size for file in server.folder.glob("ours.db*"))
 
 
 def _both(bench: Bench, stack: ExitStack, server: Server, size: str, *, held: int, at: int) -> list[Contender]:
     conns = min(bench.size(CONNS, QUICK_CONNS), held)
     options = {"conns": conns, "ttl": load.LONG_TTL_S}
     found = loaded(bench, stack, server, "renew", f"renew, {size}", at, held=held, **options)
-    return found + loaded(bench, stack, server, "cycle", f"cycle, {size}", at, conns=bench.size(CONNS, QUICK_CONNS))
+    found += loaded(bench, stack, server, "cycle", f"cycle, {size}", at, conns=bench.size(CONNS, QUICK_CONNS))
+    for each in found:
+        each.row.add({"resident_mb": server.resident_bytes() / 1e6})
+    return found
 
 
 WORKLOAD = Workload(
     name="growth",
     title="Growth",
     about="The same work on servers that hold more and more leases, and on servers that have more and more events "
-    "behind them, measured in turns. With 100 leases, renewals come on 100 connections, else on 256. 10,000,000 "
-    "events are made with `--long` only.",
+    "behind them, measured in turns. With 100 leases, renewals come on 100 connections, else on 256. What is measured "
+    "makes some 100,000 events in each round, too. 10,000,000 events are made with `--long` only. Memory and the "
+    "database file are those before it is measured.",
     run=run,
-    columns=RATE,
+    columns=(*RATE, Column("resident_mb", "resident MB"), Column("file_mb", "file MB")),
     compared="",
 )

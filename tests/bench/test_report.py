@@ -80,18 +80,38 @@ def test_growth_is_judged_by_its_worst(measured):
     sizes = {100: 1_000.0, 10_000: 790.0, 1_000_000: 950.0}
     rows = [row("ours", f"renew, {held:,} held", held, per_s=[rate]) for held, rate in sizes.items()]
     measured.outcomes["growth"] = outcome("growth", *rows, row("ours", "cycle, 100 held", 100, per_s=[5.0]))
-    assert seen(measured, "renew as more is held") == wanted.Seen(
+    assert seen(measured, "renew, up to 1,000,000 held") == wanted.Seen(
         "79% of the first at least (renew, 10,000 held)", holds=False
     )
-    assert seen(measured, "cycle as more is held") is None
+    assert seen(measured, "cycle, up to 1,000,000 held") is None
+
+
+def test_growth_that_ended_early_shows_nothing(measured):
+    sizes = (0, 100_000, 1_000_000)
+    rows = [row("ours", f"cycle, {events:,} events", events, per_s=[1_000]) for events in sizes]
+    measured.outcomes["growth"] = outcome("growth", *rows)
+    assert seen(measured, "cycle, up to 10,000,000 events") == wanted.Seen(
+        "100% of the first at least (cycle, 1,000,000 events); no more than 1,000,000 were tried", holds=False
+    )
 
 
 def test_a_lost_renewal_under_overload_is_a_promise_broken(measured):
-    kept = row("ours", "1,000 holders", per_s=[300], errors=[1], done=[36_000], overloaded=[0], retry_after=[0])
-    flood = row("ours", "1,024 that acquire", per_s=[9_000], errors=[0], done=[1], overloaded=[70], retry_after=[70])
-    measured.outcomes["overload"] = outcome("overload", kept, flood)
-    assert seen(measured, "renewals under overload") == wanted.Seen("1 lost of 36,000", holds=False)
+    first = row("ours", "1,000 holders", per_s=[300], errors=[0], done=[36_000], overloaded=[0], retry_after=[0])
+    later = row("ours", "1,000 holders", per_s=[300], errors=[1], done=[35_999], overloaded=[0], retry_after=[0])
+    flood = row("ours", "1,024 that acquire", per_s=[9_000], errors=[0], overloaded=[70], retry_after=[70])
+    measured.outcomes["overload"] = outcome("overload", first, flood, later, flood)
+    assert seen(measured, "renewals under overload") == wanted.Seen("1 lost of 71,999", holds=False)
     assert seen(measured, "refusals under overload").holds
+
+
+def test_an_engine_is_judged_beside_what_it_does_by_itself_and_beside_sqlite(measured):
+    rates = {"SQLite": [10_000, 12_000], "etcd": [6_000, 5_000], "Redis": [5_000, 9_000]}
+    rows = [row("ours", f"cycle on {engine}", 256, per_s=found) for engine, found in rates.items()]
+    rows.append(row("etcd", "cycle on etcd", 256, per_s=[2_000, 2_500]))
+    measured.outcomes["engines"] = outcome("engines", *rows)
+    assert seen(measured, "on etcd") == wanted.Seen("2.50x (rounds 2.00x to 3.00x)", holds=False)
+    assert seen(measured, "on Redis") == wanted.Seen("0.62x (rounds 0.50x to 0.75x)", holds=True)
+    assert seen(measured, "on PostgreSQL") is None
 
 
 def test_results_are_read_as_they_were_written(measured, tmp_path):

@@ -28,6 +28,7 @@ class Answer:
         self.headers: dict[bytes, bytes] = {}
         self.body = bytearray()
         self.complete = False
+        self.keeps: bool = False  # the connection may be used again
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
@@ -36,11 +37,6 @@ class Answer:
     @property
     def is_stream(self) -> bool:
         return self.status == 200 and self.headers.get(b"content-type", b"").startswith(STREAM)
-
-    @property
-    def keeps(self) -> bool:
-        keeps: bool = self._parser.should_keep_alive()
-        return keeps
 
     def number(self, name: bytes) -> int:
         text = self.headers.get(name, b"0")
@@ -63,6 +59,7 @@ class Answer:
 
     def on_message_complete(self) -> None:
         self.complete = True
+        self.keeps = self._parser.should_keep_alive()  # afterwards the parser has forgotten it
 
 
 class Line(asyncio.Protocol):

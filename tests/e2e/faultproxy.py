@@ -90,7 +90,7 @@ class FaultProxy:
 
     async def start(self) -> str:
         """Listen; returns the address to give to the client."""
-        self._listener = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._listener = await asyncio.start_server(self.serve, "127.0.0.1", 0)
         return f"http://127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
 
     # Faults
@@ -111,6 +111,11 @@ class FaultProxy:
         for link in self._links:
             link.reset()
 
+    def lead_to(self, server_port: int) -> None:
+        """The address is that of another server from now on."""
+        self._server_port = server_port
+        self.reset()
+
     def heal(self) -> None:
         """All is well again. What was held back arrives now; a connection that lost bytes is reset, as it must be."""
         for link in self._links:
@@ -128,7 +133,7 @@ class FaultProxy:
 
     # Passing on
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
         except OSError:  # it is down just now

@@ -4,7 +4,6 @@ import asyncio
 import os
 import random
 import re
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
@@ -18,7 +17,6 @@ from faultproxy import FaultProxy
 from rawhttp import UNKNOWN, Answer, Connection
 from serverprocess import ServerProcess
 
-ENGINES = ("postgres", "etcd")
 SERVERS = 3
 LEADER_TTL_S = 1.0
 ELECTION_S_MAX = 30.0
@@ -27,6 +25,7 @@ LOOK_S_MAX = 0.5  # one that does not say by then whether it leads is frozen
 AGAIN_S = 0.05
 TRY_S_MAX = 8.0  # a frozen server does not answer; another would
 PLACE = re.compile(r"127\.0\.0\.1:(\d+)")
+PLACES = re.compile(r"127\.0\.0\.1:\d+(,127\.0\.0\.1:\d+)*")
 
 
 @contextmanager
@@ -46,7 +45,7 @@ class Cluster:
         self._engine = engine
         self._count = servers
         self.servers: list[ServerProcess] = []
-        self._links: dict[ServerProcess, FaultProxy] = {}
+        self._links: dict[ServerProcess, dict[int, FaultProxy]] = {}  # by the port of the engine, or of its member
 
     @property
     def ports(self) -> list[int]:
@@ -57,31 +56,66 @@ class Cluster:
         return [f"http://127.0.0.1:{port}" for port in self.ports]
 
     async def start(self) -> None:
-        found = PLACE.search(self._engine)
-        assert found is not None, self._engine
-        for number in range(self._count):
-            link = FaultProxy(int(found[1]))
-            port = (await link.start()).rpartition(":")[2]
-            engine = self._engine.replace(found[0], f"127.0.0.1:{port}")
-            server = ServerProcess(self._folder / f"server-{number}", engine=engine)
-            server.settings["OPENINTENT_LEADER_TTL_SECONDS"] = str(LEADER_TTL_S)
-            self._links[server] = link
-            self.servers.append(server)
+        for _ in range(self._count):
+            await self.add()
         await asyncio.gather(*(asyncio.to_thread(server.start) for server in self.servers))
         await self.leader()
+
+    async def add(self) -> ServerProcess:
+        """One more, that is not started yet. Each asks another member of the engine first."""
+        number = len(self.servers)
+        links = {int(port): FaultProxy(int(port)) for port in PLACE.findall(self._engine)}
+        hosts = [(await link.start()).removeprefix("http://") for link in links.values()]
+        first = number % len(hosts)
+        engine = PLACES.sub(",".join(hosts[first:] + hosts[:first]), self._engine)
+        server = ServerProcess(self._folder / f"server-{number}", engine=engine)
+        server.settings["OPENINTENT_LEADER_TTL_SECONDS"] = str(LEADER_TTL_S)
+        self._links[server] = links
+        self.servers.append(server)
+        return server
 
     async def stop(self) -> None:
         for server in self.servers:
             server.kill()
-        for link in self._links.values():
+        for link in self._all_links():
             await link.stop()
+
+    # Links to the engine
+
+    def _all_links(self, port: int | None = None) -> list[FaultProxy]:
+        """Those to one member of it, or all."""
+        return [link for links in self._links.values() for to, link in links.items() if port in (None, to)]
 
     def cut_off(self, server: ServerProcess) -> None:
         """From its engine; everybody else still reaches it."""
-        self._links[server].cut()
+        for link in self._links[server].values():
+            link.cut()
 
     def heal(self, server: ServerProcess) -> None:
-        self._links[server].heal()
+        for link in self._links[server].values():
+            link.heal()
+
+    def cut_off_member(self, port: int) -> None:
+        """No server of ours reaches that member of the engine."""
+        for link in self._all_links(port):
+            link.cut()
+
+    def heal_member(self, port: int) -> None:
+        for link in self._all_links(port):
+            link.heal()
+
+    def reset_links(self) -> None:
+        """Every connection to the engine ends; new ones can be opened."""
+        for link in self._all_links():
+            link.reset()
+
+    def lead_links_to(self, port: int) -> None:
+        """What has the address of the engine is another server from now on."""
+        self._engine = PLACES.sub(f"127.0.0.1:{port}", self._engine)
+        for link in self._all_links():
+            link.lead_to(port)
+
+    # Who leads
 
     async def leader(self, besides: ServerProcess | None = None) -> ServerProcess:
         """The one that says so, as soon as one does."""
@@ -94,11 +128,11 @@ class Cluster:
                 await asyncio.sleep(LOOK_S)
 
     async def all_ready(self) -> None:
-        """Everybody leads, or knows who does."""
+        """Everybody leads, or knows who does. Whoever does not look any more knows of an older term only."""
         async with asyncio.timeout(ELECTION_S_MAX):
             while True:
                 said = await asyncio.gather(*(self._ready(server) for server in self.servers))
-                if all(answer.ok for answer in said):
+                if all(answer.ok for answer in said) and len({answer.body["term"] for answer in said}) == 1:
                     return
                 await asyncio.sleep(LOOK_S)
 
@@ -127,36 +161,6 @@ async def running(folder: Path, engine: str) -> AsyncIterator[Cluster]:
         await cluster.stop()
 
 
-# What goes wrong with the one that leads
-
-
-async def kill(_cluster: Cluster, leader: ServerProcess) -> None:
-    leader.kill()
-
-
-async def freeze(cluster: Cluster, leader: ServerProcess) -> None:
-    """Until another has taken over."""
-    leader.signal(signal.SIGSTOP)
-    try:
-        await cluster.leader(besides=leader)
-    finally:
-        leader.signal(signal.SIGCONT)
-
-
-async def cut_off(cluster: Cluster, leader: ServerProcess) -> None:
-    cluster.cut_off(leader)
-    await cluster.leader(besides=leader)
-    cluster.heal(leader)
-
-
-async def hand_over(_cluster: Cluster, leader: ServerProcess) -> None:
-    assert await asyncio.to_thread(leader.stop) == 0
-
-
-FAULTS = {"kill": kill, "hand_over": hand_over, "cut": cut_off, "freeze": freeze}
-ENDS = ("kill", "hand_over")  # of the process: it is started again
-
-
 # Callers
 
 
@@ -166,8 +170,9 @@ class Roaming(Connection):
     So an answer is always one: whoever asks with an attempt id never has a doubt.
     """
 
-    def __init__(self, ports: list[int], agent: str) -> None:
+    def __init__(self, ports: list[int], agent: str, *, try_s_max: float = TRY_S_MAX) -> None:
         self._ports = random.Random(agent).sample(ports, len(ports))
+        self._try_s_max = try_s_max
         super().__init__(self._ports[0], agent)
 
     async def call(self, *words: Any, **more: Any) -> Answer:
@@ -183,7 +188,7 @@ class Roaming(Connection):
     async def _try(self, *words: Any, **more: Any) -> Answer:
         wait_s = (words[2] or {}).get("wait_seconds", 0.0) if len(words) > 2 else 0.0
         try:
-            async with asyncio.timeout(TRY_S_MAX + wait_s):
+            async with asyncio.timeout(self._try_s_max + wait_s):
                 return await super().call(*words, **more)
         except TimeoutError:
             return UNKNOWN

@@ -28,6 +28,8 @@ def free_port() -> int:
 class ServerProcess:
     """Ready when `start` returns. Its log goes to a file, beside the database unless said otherwise."""
 
+    takeover_s = 0.0  # how long it is not ready because the one before it was killed
+
     def __init__(self, database: Path, *, log: Path | None = None, engine: str | None = None) -> None:
         self.database = database
         self.engine = engine or f"sqlite:///{database}"
@@ -42,6 +44,10 @@ class ServerProcess:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def engine_name(self) -> str:
+        return self.engine.partition(":")[0]
 
     @property
     def command(self) -> list[str]:

@@ -7,16 +7,17 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from everyengine import on_every_durable_engine
 from promises import Agent, check_log, check_order
 from proving import Figures, size
 from rawhttp import Connect, Connection
 from serverprocess import ServerProcess
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, on_every_durable_engine]
 
 
 KILLS = size("kills", 10)
-KILL_S_MAX = 2.0  # of the time for one, on a busy machine
+KILL_S_MAX = 4.0  # of the time for one, on a busy machine; some of it is the leader ttl, where there is one
 TWICE_EVERY = 10  # kills; then the server is killed once more, before it is ready
 
 
@@ -25,6 +26,7 @@ TWICE_EVERY = 10  # kills; then the server is killed once more, before it is rea
 async def test_kills_under_load_lose_nothing_that_was_acknowledged(
     server: ServerProcess, connect: Connect, figures: Figures
 ):
+    assert (await connect("reader").call("GET", "/cluster")).body["engine"]["durable"], "it does not promise that"
     rng = random.Random(5)
     agents = [Agent(f"agent-{n}", connect(f"agent-{n}"), random.Random(n)) for n in range(16)]
     await asyncio.gather(*(agent.create() for agent in agents))
@@ -42,6 +44,7 @@ async def test_kills_under_load_lose_nothing_that_was_acknowledged(
         await asyncio.gather(*(agent.check(server.started_at) for agent in agents))
         await asyncio.gather(*(agent.settle() for agent in agents))
         figures.progress(kill, KILLS)
+    assert min(ready_ms) >= 1_000 * server.takeover_s, "one that was killed may still have been trusted"
 
     done = [op for agent in agents for op in agent.done]
     check_order(done)
@@ -54,6 +57,7 @@ async def test_kills_under_load_lose_nothing_that_was_acknowledged(
     }
     figures.add(
         "kill -9 of the server under load",
+        engine=server.engine_name,
         kills=KILLS + KILLS // TWICE_EVERY,
         acknowledged=len(done),
         **kinds,
@@ -101,12 +105,15 @@ async def test_a_server_with_10_000_live_leases_is_soon_ready_and_has_them_all(
         assert {lease["token"] for lease in await listed(reader)} == tokens
     figures.add(
         "restart with many live leases",
+        engine=server.engine_name,
         leases=count,
         lost=0,
         after_a_kill_ms=round(1_000 * ready_s["second kill"]),
         after_a_stop_ms=round(1_000 * ready_s["stop"]),
     )
-    assert max(ready_s.values()) < 5.0  # under 1 s on an idle machine; the figure to read is the one above
+    # Under 1 s on an idle machine; the figures to read are those above. After a farewell no leader ttl is waited for.
+    assert ready_s["stop"] < 5.0
+    assert max(ready_s.values()) < 5.0 + server.takeover_s
 
 
 # How long a lease lives after a restart

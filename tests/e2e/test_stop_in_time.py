@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
+from everyengine import on_every_engine
 from faultproxy import FaultProxy
 from proving import size
 from serverprocess import ServerProcess
@@ -15,7 +16,7 @@ from openintent.client.lease import Lease, hold_of
 from openintent.clock import boot_s
 from openintent.exceptions import ConflictError, LeaseLost
 
-pytestmark = [pytest.mark.anyio, pytest.mark.alone]
+pytestmark = [pytest.mark.anyio, pytest.mark.alone, on_every_engine]
 
 TTL_S = 0.6
 FREEZES = size("freezes", 2)
@@ -78,6 +79,7 @@ async def test_work_under_a_frozen_server_is_cancelled_before_the_lease_could_be
     assert len(spare_s) == FREEZES * LEASES_PER_FREEZE
     figures.add(
         "work stopped under a frozen server",
+        engine=server.engine_name,
         leases=len(spare_s),
         too_late=0,
         least_spare_ms=round(min(spare_s) * 1_000),
@@ -86,7 +88,7 @@ async def test_work_under_a_frozen_server_is_cancelled_before_the_lease_could_be
 
 @pytest.mark.timeout(60 + 10 * CUTS)
 @pytest.mark.slow
-async def test_work_that_is_cut_off_has_stopped_when_the_next_one_is_granted(url, proxy, figures):
+async def test_work_that_is_cut_off_has_stopped_when_the_next_one_is_granted(server, url, proxy, figures):
     cut_off_url = await proxy.start()
     spare_s = []
     for cut in range(CUTS):
@@ -101,7 +103,11 @@ async def test_work_that_is_cut_off_has_stopped_when_the_next_one_is_granted(url
         proxy.heal()
         figures.progress(cut + 1, CUTS)
     figures.add(
-        "work stopped behind a cut link", leases=len(spare_s), too_late=0, least_spare_ms=round(min(spare_s) * 1_000)
+        "work stopped behind a cut link",
+        engine=server.engine_name,
+        leases=len(spare_s),
+        too_late=0,
+        least_spare_ms=round(min(spare_s) * 1_000),
     )
 
 

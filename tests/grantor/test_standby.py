@@ -134,6 +134,18 @@ async def test_a_member_that_stands_by_can_be_stopped(second):
     assert second.grantor._committer.done()
 
 
+@pytest.mark.parametrize("where", ["faults", "reopen_faults", "scan_faults"])
+async def test_a_member_stands_by_whatever_an_engine_raises(inner, where, caplog):
+    """One that died of it would be there, and answer, and never lead: nobody would notice before it is needed."""
+    member = Member(inner, "one")
+    getattr(member.engine, where).append(RuntimeError("the handler is closed"))
+    await member.grantor.start()
+    assert await soon(_leading(member))
+    (line,) = [each for each in caplog.records if each.getMessage().startswith("engine still fails")]
+    assert line.exc_info is not None
+    await member.grantor.stop()
+
+
 async def test_a_leader_beats_often_enough_to_stay_one(first):
     assert first.grantor._beat_ms * 3 <= TTL_S * 1_000
 

@@ -35,6 +35,8 @@ Command = Sequence[Argument]
 
 log = logging.getLogger("openintent.engines")
 
+# What a connection that breaks may raise. RuntimeError: what uvloop says of one that was reset while nobody looked.
+BROKEN: Final = (RedisError, OSError, TimeoutError, RuntimeError)
 # Another fold can begin only because a request to begin one, long given up, has arrived.
 FOLD_TRIES: Final = 3
 
@@ -280,7 +282,7 @@ class Line:
             return False
         # It had the other name before version 8 of the library.
         said_something = getattr(self._wire, "can_read", None) or self._wire.can_read_destructive
-        with suppress(RedisError):
+        with suppress(*BROKEN):
             return not await said_something()
         return False
 
@@ -291,7 +293,7 @@ class Line:
         try:
             async with asyncio.timeout(timeout_s):
                 await wire.connect()
-        except (RedisError, OSError, TimeoutError) as error:
+        except BROKEN as error:
             await wire.disconnect(nowait=True)
             told = _one_line(error) if not isinstance(error, TimeoutError) else f"no answer within {timeout_s:g} s"
             raise EngineUnavailable(f"{self._place.name} cannot be reached: {told}") from error
@@ -313,7 +315,7 @@ class Line:
             async with asyncio.timeout(self._place.timeout_s):
                 await wire.send_packed_command(wire.pack_commands(commands), check_health=False)
                 answers = [await _answer(wire) for _ in commands]
-        except (RedisError, OSError, TimeoutError) as error:
+        except BROKEN as error:
             await self._drop()
             raise self._doubt(error, writes=writes) from error
         errors = [answer for answer in answers if isinstance(answer, ResponseError)]

@@ -280,13 +280,13 @@ class Grantor:
 
     async def _commit_one(self) -> None:
         batch = self._ledger.take_batch()
-        news = self.feed.gather(batch.events, self._state_of)
         head = self._head(batch)
         self._commit_began_ms = self._boot_ms()
         try:
+            news = self.feed.gather(batch.events, self._state_of)
             await self._leadership.commit(head, _encoded(batch))
             if not self._leadership.trusted():
-                raise TrustEnded  # noqa: TRY301  # it took so long that another may have begun a term
+                raise TrustEnded("another may have begun a term")  # noqa: TRY301  # it took too long
         except Exception as failure:  # noqa: BLE001  # a bug of ours ends the term too: writes must not hang
             await self._recover(failure, batch, head)
             return
@@ -344,8 +344,8 @@ class Grantor:
                 seen = await self._leadership.take_over(lambda: settle(uncertain, happened=None))
                 settle(uncertain, happened=self._outcome(head, known=happened))
                 await self._begin_term(seen)
-            except EngineError as failure:
-                log.warning("engine still fails error=%s", failure)
+            except Exception as failure:  # whoever looks on no more, for whatever reason, can never lead
+                log.warning("engine still fails error=%s", failure, exc_info=not isinstance(failure, EngineError))
             else:
                 return
             happened = self._outcome(head, known=happened)

@@ -7,7 +7,8 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, Final, Protocol
 
 import uvicorn
@@ -33,6 +34,7 @@ log = logging.getLogger("openintent.server")
 
 Announce = Callable[[str], None]
 
+LOOK_S: Final = 0.1  # whether it is to stop, if it was not told so by a signal
 SWITCH_S: Final = 0.000_01
 GC_THRESHOLD: Final = 20_000
 
@@ -59,6 +61,7 @@ class Server(uvicorn.Server):
         self._settings = settings
         self._engine = engine
         self._announce = announce
+        self._signalled = asyncio.Event()
         self._grantor = Grantor(engine, settings.limits, member=member, leader_ttl_s=settings.leader_ttl_seconds)
         patience = Patience(
             new_ms=settings.shed_new_ms, most_ms=settings.shed_most_ms, commit_ms=settings.shed_commit_ms
@@ -117,6 +120,16 @@ class Server(uvicorn.Server):
             url = url_of(self.servers[0].sockets[0])
             await self._engine.announce(url)
             self._announce(url)
+
+    async def main_loop(self) -> None:
+        """Until it is to stop. uvicorn looks now and then; but others wait for a signal to be obeyed, to take over."""
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._signalled.wait(), LOOK_S)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._signalled.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

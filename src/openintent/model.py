@@ -135,7 +135,6 @@ class Waiter(msgspec.Struct, array_like=True, kw_only=True):
     passed_ms: int = 0  # from when others may go first, while absent; 0 once they may
     gone_ms: int = 0  # when the place is given up, while absent
     left: bool = False
-    batch: int = 0
     timer_ms: int = DEAD
 
     @property
@@ -163,7 +162,6 @@ class Cooldown(msgspec.Struct, array_like=True, kw_only=True):
     until_ms: int
     # while it runs
     over: bool = False
-    batch: int = 0
     timer_ms: int = DEAD
 
     @property

@@ -152,6 +152,27 @@ async def test_a_coordinator_whose_lease_is_revoked_is_cancelled_and_told(stage,
         assert await soon(told.get()) > token
 
 
+async def test_a_coordinator_whose_lease_is_revoked_waits_for_no_heartbeat(stage, name, server_url, portfolio, member):
+    told = asyncio.Queue()
+
+    @Coordinator(name, portfolio_id=portfolio.id, base_url=server_url, lease_ttl=20 * SOON_S)
+    class Lead:
+        @on_all_complete
+        async def listens(self, portfolio_id):
+            told.put_nowait(portfolio_id)
+
+        @on_lease_lost
+        async def lost(self, intent, reason):
+            told.put_nowait(reason)
+
+    await stage.boss.set_status(member.id, None, "completed")
+    async with running(Lead):
+        assert await soon(told.get()) == portfolio.id, "it is told so when its stream is there"
+        (lease,) = await stage.boss.list_coordinator_leases(portfolio.id)
+        await stage.boss.revoke_lease(lease.id, "a coup")
+        assert await soon(told.get()) == "revoked"
+
+
 async def test_it_is_told_when_all_is_complete_by_whoever_leads(stage, name, server_url, portfolio, member):
     told = asyncio.Queue()
 

@@ -11,6 +11,7 @@ from proving import size
 from openintent import LeaseLost, StaleTokenError
 from openintent.agents import Retry, on_assignment, on_lease_lost, running
 from openintent.agents.record import LAPSED
+from openintent.client.keeper import Keeper
 
 pytestmark = pytest.mark.anyio
 
@@ -26,6 +27,12 @@ class Lost:
 @pytest.fixture
 def told():
     return asyncio.Queue()
+
+
+@pytest.fixture
+def deaf(monkeypatch):
+    """Agents to whom the log comes late: that a lease is gone, they hear from a refusal, or from a heartbeat."""
+    monkeypatch.setattr(Keeper, "heard_of", lambda *_: None)
 
 
 # The handler's own leases
@@ -57,6 +64,7 @@ async def test_a_handler_takes_leases_of_its_own_in_both_kinds(stage, agent):
 # Writing under it
 
 
+@pytest.mark.usefixtures("deaf")
 async def test_a_late_write_of_an_async_handler_is_refused_and_its_result_does_not_land(stage, agent, told):
     working, revoked, refused = asyncio.Event(), asyncio.Event(), []
 
@@ -81,6 +89,7 @@ async def test_a_late_write_of_an_async_handler_is_refused_and_its_result_does_n
     assert named == mine
 
 
+@pytest.mark.usefixtures("deaf")
 async def test_a_late_write_of_a_plain_handler_is_refused_and_its_result_does_not_land(stage, agent, told):
     working, revoked, refused = asyncio.Event(), threading.Event(), []
     loop = asyncio.get_running_loop()
@@ -141,6 +150,26 @@ async def test_losing_the_lease_cancels_an_async_handler(stage, agent, told):
         assert await soon(told.get()) == (intent.id, "revoked")
         await stage.until_status(intent, "done")
     assert cancelled == [intent.id]
+
+
+async def test_a_handler_whose_lease_is_revoked_is_cancelled_without_waiting_for_a_heartbeat(stage, agent, told):
+    @agent(lease_ttl=20 * SOON_S)  # so a heartbeat is far away
+    class Worker(Lost):
+        @on_assignment
+        async def handle(self, intent):
+            if self.work.attempt == 1:
+                async with self.lease(intent.id, "part"):
+                    await asyncio.sleep(20 * SOON_S)
+
+    Worker.told = told
+    async with running(Worker):
+        intent = await stage.assigned()
+        await stage.until_event(
+            intent, lambda event: event.event_type == "lease_acquired" and event.payload["scope"] == "part"
+        )
+        await stage.boss.revoke_lease((await stage.holder(intent)).id, "enough")
+        assert await soon(told.get()) == (intent.id, "revoked")
+        await stage.until_status(intent, "done")
 
 
 async def test_a_plain_handler_sees_that_the_lease_is_lost(stage, agent, told):

@@ -133,6 +133,12 @@ def test_a_wrong_name_is_said_in_one_line(folder, name):
     assert (refused.code, refused.out, refused.err) == (2, "", f"openintent: {WRONG[name]}\n")
 
 
+def test_a_file_is_loaded_once_for_all_its_agents(folder):
+    (folder / "twice.py").write_text("print('loaded')\nfrom team import Worker\n")
+    refused = CommandLine()("agent", "run", "twice.py:Worker", "./twice.py:Nobody")
+    assert (refused.code, refused.out) == (2, "loaded\n")
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

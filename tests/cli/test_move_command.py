@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from commandline import CommandLine
-from moving_words import HEAD, fill, ledger, opened
+from engine_words import opened
+from moving_words import HEAD, fill, ledger
 
 from openintent.engines.lockfile import LockFile
 

@@ -1,40 +1,15 @@
 """What the clients' tests talk to, a real server and a file without one; and one fixture for both clients."""
 
 import asyncio
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from askers import LINES, Asker
+from smallserver import serving
 
 from openintent import AsyncOpenIntentClient, OpenIntentClient
-
-ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
-
-
-@contextmanager
-def serving() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A server process of one's own: its address, and the process for whoever wants to hurt it."""
-    command = [sys.executable, "-m", "openintent.cli", "serve", "--port", "0", "--engine", "memory:"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        try:
-            yield _address(process), process
-        finally:
-            process.kill()
-
-
-def _address(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    said = []
-    for line in process.stdout:
-        said.append(line)
-        found = ADDRESS.search(line)
-        if found is not None:
-            return found.group()
-    raise AssertionError(f"the server did not start: {''.join(said)}")
 
 
 @pytest.fixture(scope="session")

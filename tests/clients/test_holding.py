@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from conftest import serving
+from smallserver import serving
 
 from openintent import AsyncOpenIntentClient, Intent, Lease, LeaseLost, OpenIntentClient, StaleTokenError
 from openintent.clock import boot_s

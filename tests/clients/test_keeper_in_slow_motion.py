@@ -70,6 +70,34 @@ def test_a_lease_that_comes_while_a_heartbeat_is_under_way_waits_for_no_whole_pe
     assert slow.beats == about([10.0, 11.0])
 
 
+def test_a_word_about_a_lease_is_followed_by_a_heartbeat_and_many_by_one(slow):
+    for lease_id in ("L1", "L2", "L3"):
+        slow.hold(lease_id)
+        slow.plan(2.0, lambda lease_id=lease_id: slow.keeper.heard_of(lease_id))
+    slow.plan(2.02, lambda: slow.keeper.heard_of("L1"))
+    slow.run_until(12.0)
+    assert slow.beats == about([2.0 + keeper_module.WORD_S])
+
+
+def test_a_word_about_a_lease_that_is_not_kept_here_means_nothing(slow):
+    slow.hold()
+    slow.plan(2.0, lambda: slow.keeper.heard_of("L9"))
+    slow.run_until(9.0)
+    assert slow.beats == []
+
+
+def test_a_word_that_comes_while_a_heartbeat_is_under_way_is_followed_by_another(slow):
+    def answer(ids):
+        if len(slow.sent) == 1:
+            slow.keeper.heard_of("L1")
+        return slow.renewing(30.0)(ids)
+
+    slow.behave = answer
+    slow.hold()
+    slow.run_until(15.0)
+    assert slow.beats == about([10.0, 10.0 + keeper_module.WORD_S])
+
+
 def test_a_renewal_moves_the_end_of_trust_by_what_it_promised(slow):
     hold = slow.hold()
     slow.run_until(10.0)

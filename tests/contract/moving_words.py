@@ -1,14 +1,13 @@
 """A ledger of a few records, and short words for moving it."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 from proving import size
 
 from openintent import records
-from openintent.engines import movefile, open_engine
+from openintent.engines import movefile
 from openintent.engines.base import Change, Engine, Head, Put
 from openintent.grantor import moving
 from openintent.model import Event, Intent
@@ -54,12 +53,3 @@ async def exported(engine: Engine, file: Path, *, leader_ttl_s: float = 0.5) -> 
 
 async def imported(engine: Engine, file: Path, progress: moving.Progress = quiet) -> moving.Imported:
     return await moving.import_(engine, file, now_ms=NOW_MS, leader_ttl_s=0.5, progress=progress)
-
-
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Engine]:
-    engine = open_engine(url)
-    try:
-        yield engine
-    finally:
-        await engine.close()

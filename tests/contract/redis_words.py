@@ -1,25 +1,19 @@
 """Short words for what the tests do with Redis."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from typing import Any
 
-from engine_words import following
-from faultproxy import FaultProxy
 from server_redis import Server
 
-from openintent.engines.base import Head, Record
+from openintent.engines.base import Record
 from openintent.engines.redis import RedisStore, open_store
 from openintent.engines.redis_scripts import Script
 
-LOOK_S = 0.01
-PATIENCE_S = 20.0
-
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[RedisStore]:
+async def opened_store(url: str) -> AsyncIterator[RedisStore]:
     """A store both lines of which are open."""
     store = open_store(url)
     try:
@@ -28,27 +22,6 @@ async def opened(url: str) -> AsyncIterator[RedisStore]:
         yield store
     finally:
         await store.close()
-
-
-@asynccontextmanager
-async def proxy_to(server: Server) -> AsyncIterator[FaultProxy]:
-    proxy = FaultProxy(server.port)
-    await proxy.start()
-    try:
-        yield proxy
-    finally:
-        await proxy.stop()
-
-
-def port_of(proxy: FaultProxy) -> int:
-    assert proxy._listener is not None
-    port: int = proxy._listener.sockets[0].getsockname()[1]
-    return port
-
-
-def by_way_of(proxy: FaultProxy, url: str) -> str:
-    before, _, after = url.partition("127.0.0.1:")
-    return f"{before}127.0.0.1:{port_of(proxy)}/{after.partition('/')[2]}"
 
 
 @contextmanager
@@ -60,12 +33,6 @@ def impatient(store: RedisStore) -> Iterator[None]:
     yield
     for line in (store._front, store._back):
         line._place = place
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  # it becomes true in another process
-            await asyncio.sleep(LOOK_S)
 
 
 def scripts_run(server: Server) -> int:
@@ -87,13 +54,6 @@ def stored(server: Server, url: str) -> list[object]:
     """All that a fold could have changed."""
     names = server.run("ZRANGE", key(url, "names"), 0, -1)
     return [rows(server, url), names, server.run("HGETALL", key(url, "records"))]
-
-
-async def add(store: RedisStore, number: int, **changed: object) -> Head:
-    seen = await store.head()
-    head = following(seen, **changed)
-    await store.append(expect=seen, head=head, row=(number, b"=\x90"))
-    return head
 
 
 async def found(store: RedisStore) -> list[Record]:

@@ -1,61 +1,37 @@
 """etcd from Debian's package, as an unprivileged user, with data that goes with the folder."""
 
 import json
-import os
-import pwd
 import shutil
-import signal
 import socket
-import subprocess
-import time
 import urllib.request
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from daemon import Daemon, own_folder, serving
 from ports import free_ports
 
 PACKAGE = "etcd-server"
 USERS = ("etcd", "nobody")
-START_S_MAX = 30.0
-STOP_S_MAX = 20.0
-LOOK_S = 0.01
 
 
 def missing() -> str | None:
     return None if shutil.which("etcd") else PACKAGE
 
 
-def as_user(*words: str | Path) -> list[str]:
-    """It would run as root, but need not."""
-    command = [str(word) for word in words]
-    if os.geteuid() != 0:
-        return command
-    user = str(user_of().pw_uid)
-    return ["setpriv", "--reuid", user, "--regid", str(user_of().pw_gid), "--clear-groups", *command]
-
-
-def user_of() -> pwd.struct_passwd:
-    known = {each.pw_name: each for each in pwd.getpwall()}
-    return next(known[name] for name in USERS if name in known)
-
-
 @dataclass
-class Server:
+class Server(Daemon):
     """One member, of a cluster of its own if it is not told another."""
 
-    folder: Path
+    users = USERS
+
     settings: dict[str, str] = field(default_factory=dict)
     name: str = "m0"
     ports: list[int] = field(default_factory=lambda: free_ports(2))
     cluster: str = ""
     secure: bool = False
-    process: subprocess.Popen[bytes] | None = None
-    places: Iterator[int] = field(default_factory=count)
 
     @property
     def port(self) -> int:
@@ -73,7 +49,7 @@ class Server:
         return f"etcd{'s' if self.secure else ''}://127.0.0.1:{self.port}/{prefix}{options}"
 
     def fresh_url(self) -> str:
-        return self.url(f"place{next(self.places)}")
+        return self.url(f"place{next(self.numbers)}")
 
     def command(self) -> list[str]:
         client = f"http{'s' if self.secure else ''}://127.0.0.1:{self.port}"
@@ -89,26 +65,9 @@ class Server:
             "heartbeat-interval": "50",
             "election-timeout": "500",
         } | self.settings
-        return as_user("etcd", *(f"--{name}={value}" for name, value in settings.items()))
+        return ["etcd", *(f"--{name}={value}" for name, value in settings.items())]
 
-    def launch(self) -> None:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, cwd=self.folder)
-
-    def start(self) -> None:
-        self.launch()
-        self.wait_for(self.is_healthy)
-
-    def wait_for(self, ready: Callable[[], bool]) -> None:
-        ends_at = time.monotonic() + START_S_MAX
-        while not ready():
-            assert self.process is not None
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(LOOK_S)
-            if self.process.poll() is not None or time.monotonic() > ends_at:
-                raise RuntimeError(f"etcd did not start: {self.log.read_text()[-500:]}")
-
-    def is_healthy(self) -> bool:
+    def answers(self) -> bool:
         """With TLS only the port is looked at: who has no certificate is told nothing."""
         try:
             if self.secure:
@@ -118,16 +77,6 @@ class Server:
                 return json.load(answer)["health"] == "true"
         except OSError:
             return False
-
-    def stop(self, how: int = signal.SIGTERM) -> None:
-        if self.process is not None:
-            self.process.send_signal(how)
-            try:
-                self.process.wait(STOP_S_MAX)
-            finally:
-                self.process.kill()
-                self.process.wait()
-                self.process = None
 
     def ask(self, path: str, **body: object) -> dict[str, object]:
         """What etcd itself says."""
@@ -151,25 +100,11 @@ class Server:
 
 
 @contextmanager
-def folder_of_its_own() -> Iterator[Path]:
-    """Not among pytest's: each run of pytest that begins shuts those for all but their owner."""
-    with TemporaryDirectory(prefix="openintent-etcd-", ignore_cleanup_errors=True) as name:
-        if os.geteuid() == 0:
-            os.chown(name, user_of().pw_uid, user_of().pw_gid)
-        yield Path(name)
-
-
-@contextmanager
 def started(*, secure: bool = False, **settings: str) -> Iterator[Server]:
     """Settings are those of its command line, with underscores."""
     named = {name.replace("_", "-"): value for name, value in settings.items()}
-    with folder_of_its_own() as folder:
-        server = Server(folder, named, secure=secure)
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
+    with own_folder(USERS) as folder, serving(Server(folder, named, secure=secure)) as (server,):
+        yield server
 
 
 RUNNING: list[Server] = []  # for tests that need more of it than a place
@@ -185,19 +120,12 @@ def running(folder: Path) -> Iterator[Callable[[], str]]:
 @contextmanager
 def running_cluster(members: int = 3) -> Iterator[list[Server]]:
     ports = free_ports(2 * members)
-    with folder_of_its_own() as folder:
+    with own_folder(USERS) as folder:
         servers = [Server(folder, name=f"m{n}", ports=ports[2 * n : 2 * n + 2]) for n in range(members)]
-        whole = ",".join(f"{server.name}={server.peer}" for server in servers)
-        try:
-            for server in servers:
-                server.cluster = whole
-                server.launch()
-            for server in servers:
-                server.wait_for(server.is_healthy)
+        for server in servers:
+            server.cluster = ",".join(f"{each.name}={each.peer}" for each in servers)
+        with serving(*servers):
             yield servers
-        finally:
-            for server in servers:
-                server.stop(signal.SIGKILL)
 
 
 def url_of(servers: list[Server], prefix: str = "place", options: str = "") -> str:

@@ -1,28 +1,22 @@
 """PostgreSQL from Debian's package, as an unprivileged user, with data that goes with the folder."""
 
 import os
-import pwd
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
+from daemon import Daemon, as_user, own_folder, serving
 from ports import free_port
 
 PACKAGE = "postgresql"
-USER = "postgres"
+USERS = (USER,) = ("postgres",)
 GUARDED = "guarded"  # a user who needs a password
-START_S_MAX = 60.0
-STOP_S_MAX = 60.0
-LOOK_S = 0.01
 # Here a sync costs nothing. What these tests are about is not the disk.
 MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of our own in it
 MEMORY_BYTES_MIN = 2**31
@@ -54,20 +48,14 @@ def missing() -> str | None:
     return None if programs() else PACKAGE
 
 
-def as_user(*words: str | Path) -> list[str]:
-    """It refuses to run as root."""
-    command = [str(word) for word in words]
-    if os.geteuid() != 0:
-        return command
-    return ["setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", *command]
-
-
 @dataclass
-class Server:
-    folder: Path
+class Server(Daemon):
+    """SIGINT is its fast way to end, SIGQUIT is what a crash leaves."""
+
+    users = USERS
+    ends_by = signal.SIGQUIT
+
     port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
-    numbers: Iterator[int] = field(default_factory=count)
 
     @property
     def data(self) -> Path:
@@ -77,32 +65,18 @@ class Server:
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}{options}"
 
     def make(self) -> None:
-        init = as_user(
-            program("initdb"), "-D", self.data, "-U", USER, "--auth=trust", "-E", "UTF8", "--no-sync", "--wal-segsize=1"
-        )
+        options = ["-U", USER, "--auth=trust", "-E", "UTF8", "--no-sync", "--wal-segsize=1"]
+        init = as_user(USERS, program("initdb"), "-D", self.data, *options)
         subprocess.run(init, check=True, stdout=subprocess.DEVNULL, cwd=self.folder)
         rules = self.data / "pg_hba.conf"
         rules.write_text(f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
 
-    def start(self) -> None:
+    def command(self) -> list[str | Path]:
         chosen = [word for name, value in SMALL.items() for word in ("-c", f"{name}={value}")]
-        words = as_user(
-            program("postgres"), "-D", self.data, "-p", str(self.port), "-h", "127.0.0.1", "-k", "", *chosen
-        )
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(words, stdout=log, stderr=log, cwd=self.folder)
-        wait_until(self.process, lambda: answers(self.url()), self.folder / "log")
+        return [program("postgres"), "-D", self.data, "-p", str(self.port), "-h", "127.0.0.1", "-k", "", *chosen]
 
-    def stop(self, how: int = signal.SIGINT) -> None:
-        """By its pid: SIGINT is its fast way, SIGQUIT is what a crash leaves, SIGKILL is one."""
-        if self.process is not None:
-            self.process.send_signal(how)
-            try:
-                self.process.wait(STOP_S_MAX)
-            finally:
-                self.process.kill()
-                self.process.wait()
-                self.process = None
+    def answers(self) -> bool:
+        return answers(self.url())
 
     def run(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
@@ -148,74 +122,65 @@ def answers(url: str) -> bool:
     return True
 
 
-def wait_until(process: subprocess.Popen[bytes], ready: Callable[[], bool], log: Path) -> None:
-    ends_at = time.monotonic() + START_S_MAX
-    while not ready():
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(LOOK_S)
-        if process.poll() is not None or time.monotonic() > ends_at:
-            raise RuntimeError(f"{process.args} did not start: {log.read_text()[-500:]}")
+@dataclass
+class Pooler(Daemon):
+    """PgBouncer with fewer sessions than it has clients."""
+
+    users = USERS
+
+    bouncer: str
+    of: Server
+    port: int = field(default_factory=free_port)
+
+    def command(self) -> list[str | Path]:
+        chosen = {"listen_addr": "127.0.0.1", "listen_port": self.port, "unix_socket_dir": "", "auth_type": "any"}
+        chosen |= {"pool_mode": "transaction", "default_pool_size": 2}
+        lines = ["[databases]", f"postgres = host=127.0.0.1 port={self.of.port} user={USER}", "[pgbouncer]"]
+        lines += [f"{name} = {value}" for name, value in chosen.items()]
+        (self.folder / "ini").write_text("\n".join([*lines, ""]))
+        return [self.bouncer, self.folder / "ini"]
+
+    def answers(self) -> bool:
+        return answers(f"postgresql://{USER}@127.0.0.1:{self.port}/postgres")
 
 
 @contextmanager
-def own_folder() -> Iterator[Path]:
-    """Not one of pytest's: those are for their owner alone, and here that is another user."""
+def folder_in_memory() -> Iterator[Path]:
     roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES_MIN
-    with TemporaryDirectory(prefix="openintent-postgres-", dir=MEMORY if roomy else None) as name:
-        if os.geteuid() == 0:
-            user = pwd.getpwnam(USER)
-            os.chown(name, user.pw_uid, user.pw_gid)
-        yield Path(name)
+    with own_folder(USERS, MEMORY if roomy else None) as folder:
+        yield folder
 
 
 @contextmanager
 def started() -> Iterator[Server]:
-    with own_folder() as folder:
+    with folder_in_memory() as folder:
         server = Server(folder)
         server.make()
-        try:
-            server.start()
+        with serving(server):
             yield server
-        finally:
-            server.stop(signal.SIGQUIT)  # nobody will look at what it would write
 
 
 @contextmanager
-def standby_of(server: Server) -> Iterator[Server]:
-    """One that hears nothing of its primary any more."""
-    with own_folder() as folder:
+def standby_of(server: Server, *, streams: bool = False) -> Iterator[Server]:
+    """One that hears nothing of its primary any more, unless it streams from it."""
+    with folder_in_memory() as folder:
         standby = Server(folder)
-        copy = ["pg_basebackup", "-D", standby.data, "-d", server.url(), "-c", "fast", "--no-sync"]
-        subprocess.run(as_user(program(copy[0]), *copy[1:]), check=True, cwd=folder)
+        options = ["-D", standby.data, "-d", server.url(), "-c", "fast", "--no-sync", *["-R"] * streams]
+        subprocess.run(as_user(USERS, program("pg_basebackup"), *options), check=True, cwd=folder)
         (standby.data / "standby.signal").touch()
-        try:
-            standby.start()
+        with serving(standby):
             yield standby
-        finally:
-            standby.stop(signal.SIGQUIT)
 
 
 @contextmanager
 def pooler(server: Server) -> Iterator[int]:
-    """PgBouncer with fewer sessions than it has clients; gives its port."""
+    """Gives its port."""
     bouncer = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if bouncer is None:
         assert "CI" not in os.environ, "pgbouncer is not installed"
         pytest.skip("pgbouncer is not installed")
-    port = free_port()
-    chosen = {"listen_addr": "127.0.0.1", "listen_port": port, "unix_socket_dir": "", "auth_type": "any"}
-    chosen |= {"pool_mode": "transaction", "default_pool_size": 2}
-    lines = ["[databases]", f"postgres = host=127.0.0.1 port={server.port} user={USER}", "[pgbouncer]"]
-    lines += [f"{name} = {value}" for name, value in chosen.items()]
-    with own_folder() as folder, (folder / "log").open("ab") as log:
-        (folder / "ini").write_text("\n".join([*lines, ""]))
-        process = subprocess.Popen(as_user(bouncer, folder / "ini"), stdout=log, stderr=log)
-        try:
-            wait_until(process, lambda: answers(f"postgresql://{USER}@127.0.0.1:{port}/postgres"), folder / "log")
-            yield port
-        finally:
-            process.terminate()
-            process.wait(STOP_S_MAX)
+    with folder_in_memory() as folder, serving(Pooler(folder, bouncer, server)) as (pool,):
+        yield pool.port
 
 
 RUNNING: list[Server] = []  # for tests that need more of it than a place

@@ -1,9 +1,11 @@
 """What the doctor says of engines on servers: one line for each thing that can be wrong, and what to do."""
 
 import asyncio
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,6 +180,14 @@ def test_etcd_with_a_wrong_password_and_with_none(guarded):
     assert "correct the user and the password" in trouble(guarded.url("some")).remedy
 
 
+def test_zookeeper_with_a_wrong_password(servers):
+    url = servers.fresh_url("zookeeper")
+    lead(f"{url}?auth=digest:ann:right")
+    wrong = trouble(f"{url}?auth=digest:ann:secret")
+    assert "wrong user or password" in wrong.message
+    assert "correct the user and the password" in wrong.remedy
+
+
 def test_etcd_that_stores_nothing_any_more(servers):
     url = servers.fresh_url("etcd")
     server = server_etcd.RUNNING[0]
@@ -189,6 +199,70 @@ def test_etcd_that_stores_nothing_any_more(servers):
         server.ask("/v3/maintenance/alarm", action="DEACTIVATE", **alarm)
     assert "NOSPACE: it stores nothing" in full.message
     assert "compact and defragment it" in full.remedy
+
+
+def test_a_postgresql_that_streams_from_another_is_no_engine(postgres):
+    with server_postgres.standby_of(postgres, streams=True) as standby:
+        url = postgres.fresh_url()
+        lead(url)  # at the primary, and all of it is soon at the standby
+        schema = url.partition("schema=")[2]
+        while not standby.run(f"SELECT to_regclass('{schema}.head') IS NOT NULL")[0][0]:
+            pass
+        assert postgres.run("SELECT state FROM pg_stat_replication") == [("streaming",)]
+        finding = trouble(url.replace(f":{postgres.port}/", f":{standby.port}/"))
+    assert "is read-only: a standby? The engine must be the primary" in finding.message
+    assert "name the primary" in finding.remedy
+
+
+def test_a_redis_that_follows_another_is_no_engine(redis, tmp_path):
+    follows = {"replicaof": f"127.0.0.1 {redis.port}"}
+    with redis.set(repl_diskless_sync_delay="0"), server_redis.started(tmp_path, **follows) as replica:
+        while replica.run("INFO", "replication")["master_link_status"] != "up":
+            pass
+        finding = trouble(replica.fresh_url())
+    assert "is a replica: the engine must be the primary" in finding.message
+    assert "name the primary" in finding.remedy
+
+
+PORT = re.compile(r"127\.0\.0\.1:(\d+)")
+
+
+@asynccontextmanager
+async def reworded(url: str, said: bytes, instead: bytes) -> AsyncIterator[str]:
+    """A way to a real server on which one word is another, of the same length."""
+
+    async def carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(65_536):
+                sink.write(re.sub(said, instead, data))
+        sink.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, here = await asyncio.open_connection("127.0.0.1", int(PORT.search(url)[1]))
+        await asyncio.gather(carry(reader, here), carry(there, writer))
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
+        yield PORT.sub(f"127.0.0.1:{listener.sockets[0].getsockname()[1]}", url)
+
+
+# No old server can be installed here. So a new one is used, and only what tells its version is changed on the way.
+OLD = {
+    "postgres": (rb"(?<=server_version\0)\d\d", b"12", r"is PostgreSQL 12, and 13 is the oldest that serves$"),
+    "redis": (rb"(?<=redis_version:)\d", b"5", r"is Redis 5\.\S+, and 6\.2 is the oldest that serves$"),
+    "etcd": (rb'(?<="etcdserver":"3\.)\d', b"3", r"is 3\.3\.\d+, and 3\.4 is the oldest that serves$"),
+    # Before 3.5 there was no such node.
+    "zookeeper": (rb"/zookeeper/config", b"/zookeeper/nobody", r"is older than 3\.5, which is the oldest that serves$"),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", OLD)
+async def test_a_server_of_an_old_version(name, servers):
+    said, instead, message = OLD[name]
+    async with reworded(servers.fresh_url(name), said, instead) as url:
+        finding = await asyncio.to_thread(trouble, url)
+    assert re.search(message, finding.message)
+    assert finding.remedy == "upgrade that server"
 
 
 SAID = [

@@ -7,9 +7,8 @@ from urllib.error import HTTPError
 
 import pytest
 import server_etcd
-from engine_words import LAST, commit, everything, keys, puts
-from etcd_words import one_commit, opened
-from proving import Figures, size
+from engine_words import LAST, commit, everything, keys, opened, puts
+from remote_words import one_commit
 from server_etcd import Server
 
 from openintent.engines import etcd, etcd_gateway, etcd_keys
@@ -21,15 +20,9 @@ pytestmark = pytest.mark.anyio
 BIG = 150_000  # bytes; more than a record has room for
 
 
-@pytest.fixture(scope="session")
-def installed(servers: Any) -> None:
-    """For those that start a server of their own: they are skipped, too, where there is none."""
-    servers.fresh_url("etcd")
-
-
-@pytest.fixture
-def server(installed: None) -> Server:
-    return server_etcd.RUNNING[-1]
+@pytest.fixture(scope="module")
+def kind() -> str:
+    return "etcd"
 
 
 # What is stored
@@ -73,15 +66,6 @@ async def test_a_part_that_is_gone_is_noticed(server: Server):
         server.ask("/v3/kv/deleterange", key=b64encode(server.keys(f"{prefix}/p/")[0]).decode())
         with pytest.raises(EngineCorrupt, match="parts of a record are gone"):
             await everything(engine)
-
-
-async def test_two_places_know_nothing_of_each_other(server: Server):
-    url = server.fresh_url()
-    async with opened(url) as one, opened(f"{url}/below") as other:
-        await commit(one, Put("k", b""))
-        assert await other.head() == Head()
-        await commit(other, Put("l", b""))
-        assert (await keys(one), await keys(other)) == (["k"], ["l"])
 
 
 async def test_commits_that_vanish_are_noticed(server: Server):
@@ -150,25 +134,6 @@ async def test_a_full_database_is_told_with_what_to_do(installed: None):
 
 
 # Large
-
-
-@pytest.mark.timeout(600)
-async def test_all_records_are_found_by_the_next_writer(server: Server, figures: Figures):
-    count, portion = size("engine_records", 3_000), 1_000
-    url = server.fresh_url()
-    async with opened(url) as engine:
-        for start in range(0, count, portion):
-            await commit(engine, *puts([f"k/{number:08}" for number in range(start, min(start + portion, count))]))
-    async with opened(url) as again:
-        began = asyncio.get_running_loop().time()
-        await commit(again, term=2)
-        found, first = 0, ""
-        while page := await again.scan(first, LAST, limit=10_000):
-            found += len(page)
-            first = page[-1].key + "\0"
-        seconds = round(asyncio.get_running_loop().time() - began, 2)
-    assert found == count
-    figures.add("recovery from etcd", records=count, found=found, seconds=seconds)
 
 
 def test_a_request_stays_below_what_etcd_takes():

@@ -1,19 +1,15 @@
 """Who is let in by etcd, which versions of it serve, and what an operator is told if that fails."""
 
 import asyncio
-import os
-import shutil
-import subprocess
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import server_etcd
-from engine_words import commit, keys
-from etcd_words import one_commit, opened, refusal
+from engine_words import commit, keys, opened
+from remote_words import one_commit, refusal
 from server_etcd import Server
 
 from openintent.engines import etcd, etcd_gateway, open_engine
@@ -25,15 +21,9 @@ pytestmark = pytest.mark.anyio
 ROOT = {"name": "root", "password": "root"}
 
 
-@pytest.fixture(scope="session")
-def installed(servers: Any) -> None:
-    """For those that start a server of their own: they are skipped, too, where there is none."""
-    servers.fresh_url("etcd")
-
-
-@pytest.fixture
-def server(installed: None) -> Server:
-    return server_etcd.RUNNING[-1]
+@pytest.fixture(scope="module")
+def kind() -> str:
+    return "etcd"
 
 
 @asynccontextmanager
@@ -52,11 +42,6 @@ async def pretender(version: str, *, status: str = "200 OK") -> AsyncIterator[st
 
 
 # Who cannot come in
-
-
-async def test_an_unreachable_server_is_one_line():
-    (port,) = server_etcd.free_ports(1)
-    assert f"etcd at http://127.0.0.1:{port} cannot be reached" in await refusal(f"etcd://127.0.0.1:{port}/place")
 
 
 async def test_what_is_not_etcd_is_one_line():
@@ -113,49 +98,12 @@ async def test_a_version_that_loses_commits_is_refused_unless_that_is_allowed(
     assert "is broken" in (engine.notice or "")
 
 
-async def test_one_member_is_durable_but_not_to_be_lost(server: Server):
-    engine = await one_commit(server.fresh_url())
-    assert engine.guarantees.durable
-    assert not engine.guarantees.survives_node_loss
-    assert not engine.guarantees.exclusive_open
-    assert "has one member" in (engine.notice or "")
-
-
-@pytest.mark.parametrize(
-    ("rest", "why"),
-    [
-        ("u:secret@/place", "names no host, or one that cannot be; write etcd://"),
-        ("u:secret@h:port/place", "names no host"),
-        ("u:secret@h,,:1/place", "names no host"),
-        ("u:secret@h/p?timeout=soon", "one letter"),
-        ("u:secret@h/place?timeout=0", "timeout='0'"),
-        ("u:secret@h/place?timeout=nan", "timeout='nan'"),
-        ("u:secret@h/place?durability=strong", "durability='strong'"),
-        ("u:secret@h/place?compact=daily", "compact='daily'"),
-        ("u:secret@h/place?nonsense=1", "nonsense is no option of the etcd engine"),
-        ("u:secret@h/place?ca=x", "ca is for TLS: write etcds://"),
-        ("s://u:secret@h/place?key=x", "key is that of a certificate"),
-    ],
-)
-def test_a_url_that_cannot_be_meant_is_refused_without_its_password(rest: str, why: str):
-    with pytest.raises(ValueError, match=why) as refused:
-        open_engine(f"etcd{'' if '://' in rest else '://'}{rest}")
-    assert "secret" not in str(refused.value)
-
-
 def test_all_parts_of_a_url_are_read():
     place = etcd.open_store("etcd://a%40b:c%3Ad@h1,h2:1,[::1],[::1]:2/one/tw%20o?timeout=2&compact=yes")._place
     assert place.endpoints == ("http://h1:2379", "http://h2:1", "http://[::1]:2379", "http://[::1]:2")
     assert (place.user, place.password, place.prefix) == ("a@b", "c:d", b"one/tw o/")
     assert (place.timeout_s, place.compact, place.weak) == (2.0, True, False)
     assert etcd.open_store("etcds://h")._place.prefix == b"openintent/"
-
-
-async def test_after_close_every_call_is_refused(server: Server):
-    engine = await one_commit(server.fresh_url())
-    for call in (engine.head(), engine.reopen(), commit(engine)):
-        with pytest.raises(EngineError, match="is closed"):
-            await call
 
 
 # Users
@@ -214,23 +162,6 @@ async def test_a_password_that_nobody_asks_for_is_mentioned(server: Server):
 # TLS
 
 
-@pytest.fixture(scope="module")
-def certificate() -> Iterator[Path]:
-    """Of the server, of its clients, and of who vouches for both."""
-    if shutil.which("openssl") is None and "CI" not in os.environ:
-        pytest.skip(reason="openssl is not installed")
-    with server_etcd.folder_of_its_own() as folder:
-        make_certificate(folder)
-        yield folder
-
-
-def make_certificate(folder: Path) -> None:
-    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=test"]
-    files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{folder}/key.pem", "-out", f"{folder}/cert.pem"]
-    subprocess.run(["openssl", *words, *files], check=True, capture_output=True)
-    (folder / "key.pem").chmod(0o644)
-
-
 async def test_both_sides_show_their_certificates(installed: None, certificate: Path):
     cert, key = str(certificate / "cert.pem"), str(certificate / "key.pem")
     settings = {"cert_file": cert, "key_file": key, "trusted_ca_file": cert, "client_cert_auth": "true"}
@@ -248,11 +179,6 @@ def test_a_certificate_that_is_not_there_is_one_line(option: str):
 
 
 # Several endpoints
-
-
-async def test_the_next_endpoint_is_asked_if_one_cannot_be_reached(server: Server):
-    (dead,) = server_etcd.free_ports(1)
-    await one_commit(server.fresh_url().replace("127.0.0.1:", f"127.0.0.1:{dead},127.0.0.1:"))
 
 
 async def test_endpoints_of_two_clusters_are_noticed(server: Server, guarded: Server):

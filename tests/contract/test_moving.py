@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from engine_words import commit, everything
-from moving_words import HEAD, RECORDS, exported, fill, imported, intent, ledger, opened
+from engine_words import commit, everything, opened
+from moving_words import HEAD, RECORDS, exported, fill, imported, intent, ledger
 
 from openintent.clock import boot_s
 from openintent.core.ledger import Ledger

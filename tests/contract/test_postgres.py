@@ -2,54 +2,28 @@
 
 import asyncio
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import server_postgres
-from engine_words import LAST, commit, everything, keys, puts
-from proving import Figures, size
+from engine_words import commit, everything, keys, puts
+from remote_words import one_commit, refusal
 from server_postgres import GUARDED, Server
 
 from openintent.engines import open_engine, postgres, postgres_tables
-from openintent.engines.base import Delete, DeleteRange, Deposed, Engine, Head, Put
+from openintent.engines.base import Delete, DeleteRange, Deposed, Head, Put
 from openintent.engines.memory import MemoryEngine
-from openintent.errors import EngineError, EngineUnavailable
+from openintent.errors import EngineUnavailable
 
 pytestmark = pytest.mark.anyio
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "engines" / "postgres.md"
 
 
-@pytest.fixture
-def server(servers: Any) -> Server:
-    servers.fresh_url("postgres")
-    return server_postgres.RUNNING[-1]
-
-
-async def refusal(url: str) -> str:
-    engine = open_engine(url)
-    try:
-        with pytest.raises(EngineUnavailable) as refused:
-            await engine.head()
-    finally:
-        await engine.close()
-    message = str(refused.value)
-    assert "\n" not in message
-    return message
-
-
-async def one_commit(url: str) -> Engine:
-    """The engine after one commit, closed: for what it says of itself."""
-    engine = open_engine(url)
-    try:
-        await commit(engine, Put("k", b""))
-        assert await keys(engine) == ["k"]
-    finally:
-        await engine.close()
-    return engine
+@pytest.fixture(scope="module")
+def kind() -> str:
+    return "postgres"
 
 
 # Settings
@@ -127,11 +101,6 @@ async def test_a_wrong_password_is_one_line_without_the_password(server: Server)
     await one_commit(url.replace("wrong-secret", "right"))
 
 
-async def test_an_unreachable_server_is_one_line():
-    said = await refusal(f"postgresql://127.0.0.1:{server_postgres.free_port()}/x")
-    assert "Connection refused" in said
-
-
 async def test_a_database_that_is_not_there_is_one_line(server: Server):
     assert 'database "nowhere" does not exist' in await refusal(server.url("nowhere"))
 
@@ -148,33 +117,6 @@ async def test_a_role_that_may_not_create_the_schema_is_told_so(server: Server):
     assert f"permission denied for database {name}" in await refusal(url)
     server.run(f"CREATE SCHEMA openintent AUTHORIZATION {name}r", name)  # what its operator would do
     await one_commit(url)
-
-
-def test_without_the_library_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "openintent.engines.postgres")
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(EngineUnavailable, match=r"library psycopg: pip install 'openintent-leases\[postgres\]'"):
-        open_engine("postgresql://127.0.0.1/x")
-
-
-@pytest.mark.parametrize(
-    ("rest", "why"),
-    [
-        ("?schema=No", "schema='No'"),
-        ("?schema=a;drop", "schema="),
-        ("?schema=", "schema=''"),
-        ("?timeout=0", "timeout='0'"),
-        ("?timeout=nan", "timeout='nan'"),
-        ("?timeout=soon", "timeout='soon'"),
-        ("?durability=strong", "durability='strong'"),
-        ("?nonsense=1", "cannot be read; write postgresql://"),
-        ("%zz", "cannot be read"),
-    ],
-)
-def test_a_url_that_cannot_be_meant_is_refused_without_its_password(rest: str, why: str):
-    with pytest.raises(ValueError, match=why) as refused:
-        open_engine(f"postgres://u:secret@h/d{rest}")
-    assert "secret" not in str(refused.value)
 
 
 # Schemas
@@ -197,31 +139,6 @@ async def test_a_schema_of_another_program_is_refused_and_left_alone(server: Ser
     assert f"has a schema {schema} of another program" in await refusal(url)
     tables = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('@')"
     assert server.run(tables.replace("@", schema)) == [("journal",)]
-
-
-async def test_many_that_come_first_at_once_find_one_place_and_one_of_them_writes(server: Server):
-    for _ in range(5):
-        url = server.fresh_url()
-        engines = [open_engine(url) for _ in range(4)]
-        attempts = [
-            engine.commit(expect=Head(), head=Head(1, 1, member=str(number)), changes=[Put(str(number), b"")])
-            for number, engine in enumerate(engines)
-        ]
-        outcomes = await asyncio.gather(*attempts, return_exceptions=True)
-        assert sum(isinstance(outcome, Deposed) for outcome in outcomes) == 3
-        (winner,) = [number for number, outcome in enumerate(outcomes) if outcome is None]
-        assert await keys(engines[winner]) == [str(winner)]
-        for engine in engines:
-            await engine.close()
-
-
-async def test_two_places_in_one_database_know_nothing_of_each_other(server: Server):
-    one, other = open_engine(server.fresh_url()), open_engine(server.fresh_url())
-    await commit(one, Put("k", b""))
-    assert await other.head() == Head()
-    assert await everything(other) == []
-    await one.close()
-    await other.close()
 
 
 # Keys
@@ -281,36 +198,7 @@ async def test_behind_a_pooler_of_transactions_all_is_the_same(pooled: str):
         await engine.close()
 
 
-# Large
-
-
-@pytest.mark.timeout(600)
-async def test_all_records_are_found_by_the_next_writer(server: Server, figures: Figures):
-    count, portion = size("engine_records", 3_000), 1_000
-    url = server.fresh_url()
-    engine = open_engine(url)
-    for start in range(0, count, portion):
-        await commit(engine, *puts([f"k/{number:08}" for number in range(start, min(start + portion, count))]))
-    await engine.close()
-    again = open_engine(url)
-    began = asyncio.get_running_loop().time()
-    await commit(again, term=2)
-    found = 0
-    first = ""
-    while page := await again.scan(first, LAST, limit=10_000):
-        found += len(page)
-        first = page[-1].key + "\0"
-    seconds = round(asyncio.get_running_loop().time() - began, 2)
-    await again.close()
-    assert found == count
-    figures.add("recovery from PostgreSQL", records=count, found=found, seconds=seconds)
-
-
-async def test_after_close_every_call_is_refused(server: Server):
-    engine = await one_commit(server.fresh_url())
-    for call in (engine.head(), engine.reopen(), commit(engine)):
-        with pytest.raises(EngineError, match="is closed"):
-            await call
+# What an operator sees
 
 
 async def test_an_operator_can_look_at_the_tables_as_the_documentation_says(server: Server):

@@ -2,54 +2,27 @@
 
 import asyncio
 import re
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import server_redis
 from engine_words import LAST, commit, everything, keys, puts
-from proving import Figures, size
+from remote_words import one_commit, refusal
 from server_redis import Server
 
 from openintent.engines import open_engine, redis_admission, redis_scripts
-from openintent.engines.base import Delete, DeleteRange, Deposed, Engine, Head, OutcomeUncertain, Put
+from openintent.engines.base import Delete, DeleteRange, OutcomeUncertain, Put
 from openintent.engines.memory import MemoryEngine
-from openintent.errors import EngineError, EngineUnavailable
+from openintent.errors import EngineUnavailable
 
 pytestmark = pytest.mark.anyio
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "engines" / "redis.md"
 
 
-@pytest.fixture
-def server(servers: Any) -> Server:
-    servers.fresh_url("redis")
-    return server_redis.RUNNING[-1]
-
-
-async def refusal(url: str) -> str:
-    engine = open_engine(url)
-    try:
-        with pytest.raises(EngineUnavailable) as refused:
-            await engine.head()
-    finally:
-        await engine.close()
-    message = str(refused.value)
-    assert "\n" not in message
-    return message
-
-
-async def one_commit(url: str) -> Engine:
-    """The engine after one commit, closed: for what it says of itself."""
-    engine = open_engine(url)
-    try:
-        await commit(engine, Put("k", b""))
-        assert await keys(engine) == ["k"]
-    finally:
-        await engine.close()
-    return engine
+@pytest.fixture(scope="module")
+def kind() -> str:
+    return "redis"
 
 
 # Settings
@@ -75,15 +48,6 @@ async def test_a_server_that_does_not_sync_every_write_is_refused_unless_that_is
 async def test_a_server_as_packaged_is_refused_with_all_that_is_wrong(server: Server):
     with server.set(appendonly="no", appendfsync="everysec"):
         assert "appendonly=no and appendfsync=everysec" in await refusal(server.fresh_url())
-
-
-async def test_what_redis_cannot_promise_is_declared_and_told(server: Server):
-    engine = await one_commit(server.fresh_url())
-    assert engine.guarantees.durable
-    assert not engine.guarantees.survives_node_loss
-    assert not engine.guarantees.exclusive_open
-    assert engine.notice is not None
-    assert "when a replica takes over, commits that were acknowledged may be lost" in engine.notice
 
 
 async def test_a_setting_that_becomes_unsafe_under_us_is_noticed_by_the_next_commit(server: Server):
@@ -174,13 +138,6 @@ async def test_a_password_that_is_wanted_and_not_given_is_one_line(tmp_path: Pat
         await one_commit(guarded.fresh_url().replace("//", "//:se%3Acr%40t@"))
 
 
-async def test_an_unreachable_server_is_one_line():
-    port = server_redis.free_port()
-    said = await refusal(f"redis://127.0.0.1:{port}/0")
-    assert said.startswith(f"redis://127.0.0.1:{port}/0 cannot be reached: ")
-    assert "Connect call failed" in said
-
-
 async def test_a_database_that_is_not_there_is_one_line(server: Server):
     assert "DB index is out of range" in await refusal(f"redis://127.0.0.1:{server.port}/99")
 
@@ -190,58 +147,12 @@ async def test_a_server_that_is_too_old_is_refused(server: Server, monkeypatch: 
     assert "and 99.1 is the oldest that serves" in await refusal(server.fresh_url())
 
 
-def test_without_the_library_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "openintent.engines.redis")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "redis"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "redis", None)
-    with pytest.raises(EngineUnavailable, match=r"library redis[.a-z]*: pip install 'openintent-leases\[redis\]'"):
-        open_engine("redis://127.0.0.1/0")
-
-
-@pytest.mark.parametrize(
-    ("rest", "why"),
-    [
-        ("h/0?prefix={a}", "prefix="),
-        ("h/0?prefix=", "prefix=''"),
-        ("h/0?timeout=0", "timeout='0'"),
-        ("h/0?timeout=nan", "timeout='nan'"),
-        ("h/0?durability=strong", "durability='strong' is none of 'full', 'trust' and 'weak'"),
-        ("h/0?retry_on_timeout=1", "has no option 'retry_on_timeout'"),
-        ("h/0?ssl_ca_certs=x", "has no option 'ssl_ca_certs'"),
-        ("h/zero", "cannot be read; write redis://"),
-        ("h:port/0", "cannot be read"),
-        ("h1:1,h2:2/0", "cannot be read"),
-        ("/0", "cannot be read"),
-    ],
-)
-def test_a_url_that_cannot_be_meant_is_refused_without_its_password(rest: str, why: str):
-    with pytest.raises(ValueError, match=why) as refused:
-        open_engine(f"redis://u:secret@{rest}")
-    assert "secret" not in str(refused.value)
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> dict[str, str]:
-    """Settings of a server whose certificate nobody has signed but itself."""
-    made = tmp_path / "made"
-    server_redis.make_reachable(made)
-    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    words += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    words += ["-keyout", str(made / "key"), "-out", str(made / "cert")]
-    subprocess.run(words, check=True, stderr=subprocess.DEVNULL)
-    (made / "key").chmod(0o644)
-    files = {"tls_cert_file": str(made / "cert"), "tls_ca_cert_file": str(made / "cert")}
-    return files | {"tls_key_file": str(made / "key"), "tls_auth_clients": "no"}
-
-
-async def test_over_tls_a_server_is_spoken_to_only_if_its_certificate_is_known(
-    tmp_path: Path, certificate: dict[str, str]
-):
-    port = server_redis.free_port()
-    with server_redis.started(tmp_path / "tls", tls_port=str(port), **certificate):
+async def test_over_tls_a_server_is_spoken_to_only_if_its_certificate_is_known(tmp_path: Path, certificate: Path):
+    port, cert = server_redis.free_port(), str(certificate / "cert.pem")
+    settings = {"tls_cert_file": cert, "tls_ca_cert_file": cert, "tls_key_file": str(certificate / "key.pem")}
+    with server_redis.started(tmp_path, tls_port=str(port), tls_auth_clients="no", **settings):
         url = f"rediss://127.0.0.1:{port}/0"
-        await one_commit(f"{url}?ssl_ca_certs={certificate['tls_cert_file']}")
+        await one_commit(f"{url}?ssl_ca_certs={cert}")
         assert "certificate" in await refusal(url)
         assert "cannot be reached" in await refusal(url.replace("rediss:", "redis:"))
 
@@ -265,31 +176,6 @@ async def test_keys_of_another_program_are_refused_and_left_alone(server: Server
 
 def head_of(url: str) -> str:
     return f"{{{url.rpartition('=')[2]}}}:head"
-
-
-async def test_many_that_come_first_at_once_find_one_place_and_one_of_them_writes(server: Server):
-    url = server.fresh_url()
-    engines = [open_engine(url) for _ in range(4)]
-    attempts = [
-        engine.commit(expect=Head(), head=Head(1, 1, member=str(number)), changes=[Put(str(number), b"")])
-        for number, engine in enumerate(engines)
-    ]
-    outcomes = await asyncio.gather(*attempts, return_exceptions=True)
-    assert sum(isinstance(outcome, Deposed) for outcome in outcomes) == 3
-    (winner,) = [number for number, outcome in enumerate(outcomes) if outcome is None]
-    assert await keys(engines[winner]) == [str(winner)]
-    for engine in engines:
-        await engine.close()
-
-
-async def test_two_prefixes_and_two_databases_know_nothing_of_each_other(server: Server):
-    engines = [open_engine(url) for url in (server.fresh_url(), server.fresh_url(), server.url().replace("/0", "/1"))]
-    await commit(engines[0], Put("k", b""))
-    for engine in engines[1:]:
-        assert await engine.head() == Head()
-        assert await everything(engine) == []
-    for engine in engines:
-        await engine.close()
 
 
 @pytest.mark.slow  # a node that has just started writes nothing for two seconds
@@ -340,35 +226,6 @@ async def test_large_rows_and_large_values_are_read_in_several_portions(server: 
     assert await everything(again) == await everything(model)
     for each in (engine, again):
         await each.close()
-
-
-@pytest.mark.timeout(600)
-async def test_all_records_are_found_by_the_next_writer(server: Server, figures: Figures):
-    count, portion = size("engine_records", 3_000), 1_000
-    url = server.fresh_url()
-    engine = open_engine(url)
-    for start in range(0, count, portion):
-        await commit(engine, *puts([f"k/{number:08}" for number in range(start, min(start + portion, count))]))
-    await engine.close()
-    again = open_engine(url)
-    began = asyncio.get_running_loop().time()
-    await commit(again, term=2)
-    found = 0
-    first = ""
-    while page := await again.scan(first, LAST, limit=10_000):
-        found += len(page)
-        first = page[-1].key + "\0"
-    seconds = round(asyncio.get_running_loop().time() - began, 2)
-    await again.close()
-    assert found == count
-    figures.add("recovery from Redis", records=count, found=found, seconds=seconds)
-
-
-async def test_after_close_every_call_is_refused(server: Server):
-    engine = await one_commit(server.fresh_url())
-    for call in (engine.head(), engine.reopen(), commit(engine)):
-        with pytest.raises(EngineError, match="is closed"):
-            await call
 
 
 async def test_an_operator_can_look_at_the_keys_as_the_documentation_says(server: Server):

@@ -2,30 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
-import server_redis
-from engine_words import commit, everything, keys, puts
+from engine_words import add, commit, keys, puts, until
 from faultproxy import FaultProxy
-from redis_words import (
-    add,
-    by_way_of,
-    found,
-    impatient,
-    key,
-    meddle,
-    opened,
-    proxy_to,
-    rows,
-    scripts_run,
-    stored,
-    until,
-)
+from redis_words import impatient, key, meddle, opened_store, rows, scripts_run, stored
+from remote_words import by_way_of, port_of
 from server_redis import Server
 
 from openintent.engines import open_engine, redis_scripts
-from openintent.engines.base import Delete, DeleteRange, Deposed, Engine, OutcomeUncertain, Put, Record
+from openintent.engines.base import Delete, DeleteRange, Engine, OutcomeUncertain, Put
 from openintent.engines.journaled import JournaledEngine
 from openintent.engines.redis import RedisStore
 from openintent.errors import EngineCorrupt, EngineUnavailable
@@ -35,40 +21,21 @@ pytestmark = pytest.mark.anyio
 MANY = redis_scripts.KEYS_PER_CALL + 1
 
 
-@pytest.fixture
-def server(servers: Any) -> Server:
-    servers.fresh_url("redis")
-    return server_redis.RUNNING[-1]
-
-
-@pytest.fixture
-def url(server: Server) -> str:
-    return server.fresh_url()
+@pytest.fixture(scope="module")
+def kind() -> str:
+    return "redis"
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[RedisStore]:
-    async with opened(url) as store:
+    async with opened_store(url) as store:
         yield store
-
-
-@pytest.fixture
-async def engine(url: str) -> AsyncIterator[Engine]:
-    engine = open_engine(url)
-    yield engine
-    await engine.close()
-
-
-@pytest.fixture
-async def proxy(server: Server) -> AsyncIterator[FaultProxy]:
-    async with proxy_to(server) as proxy:
-        yield proxy
 
 
 @pytest.fixture
 async def far_store(url: str, proxy: FaultProxy) -> AsyncIterator[RedisStore]:
     """The same place as that of `engine`, over a line that can be cut."""
-    async with opened(by_way_of(proxy, url)) as store:
+    async with opened_store(by_way_of(url, port_of(proxy))) as store:
         yield store
 
 
@@ -77,16 +44,6 @@ async def far(far_store: RedisStore) -> Engine:
     engine = JournaledEngine(far_store)
     await commit(engine, Put("first", b""), member="far")
     return engine
-
-
-async def test_a_deposed_writer_folds_nothing(server: Server, url: str, store: RedisStore):
-    await add(store, 1, term=1)
-    taken = await add(store, 2, term=2, member="b")
-    with pytest.raises(Deposed) as deposed:
-        await store.fold(term=1, ranges=[], values={"k": b"stale"}, upto=1)
-    assert deposed.value.actual == taken
-    assert await found(store) == []
-    assert rows(server, url) == [1, 2]
 
 
 STEPS = {
@@ -133,17 +90,6 @@ async def test_a_late_beginning_of_a_fold_makes_the_one_under_way_begin_again(
     assert server.run("HGET", key(url, "head"), "fold") == b"3"
     assert server.run("HLEN", key(url, "records")) == len(values)
     assert rows(server, url) == []
-
-
-async def test_a_fold_that_was_done_before_is_not_done_again(server: Server, url: str, store: RedisStore):
-    """Its answer was lost, and later rows have been folded since."""
-    for number in (1, 2, 3):
-        await add(store, number)
-    await store.fold(term=0, ranges=[], values={"k": b"old", "l": b"1"}, upto=1)
-    await store.fold(term=0, ranges=[], values={"k": b"new", "l": None}, upto=2)
-    await store.fold(term=0, ranges=[], values={"k": b"old", "l": b"1"}, upto=1)
-    assert await found(store) == [Record("k", b"new")]
-    assert rows(server, url) == [3]
 
 
 @pytest.mark.parametrize(
@@ -222,21 +168,3 @@ async def test_a_key_without_a_record_is_not_passed_over(server: Server, url: st
     server.run("HDEL", key(url, "records"), "a")
     with pytest.raises(EngineCorrupt, match="has no record"):
         await keys(engine)
-
-
-async def test_two_engines_take_turns_and_lose_nothing(url: str):
-    engines = [open_engine(url) for _ in range(2)]
-    expected = []
-    for term in range(1, 9):
-        engine = engines[term % 2]
-        await commit(engine, term=term)
-        for number in range(10):
-            expected.append(f"{term:02}/{number}")
-            await commit(engine, Put(expected[-1], b""), Put("last", expected[-1].encode()))
-        if term % 3 == 0:
-            assert await keys(engine) == [*expected, "last"]
-        with pytest.raises(EngineUnavailable):
-            await everything(engines[(term + 1) % 2])
-    assert await everything(engine) == [*(Record(key, b"") for key in expected), Record("last", expected[-1].encode())]
-    for engine in engines:
-        await engine.close()

@@ -1,35 +1,36 @@
 """What the journal relies on in every store, seen from the store itself: late and repeated folds."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 import pytest
-from engine_words import commit, following, keys
+from engine_words import add, commit, keys
+from remote_words import ON_SERVERS
 
 from openintent.engines.base import DeleteRange, Deposed, Head, Put, Record
 from openintent.engines.journaled import JournaledEngine, Store
 
 pytestmark = pytest.mark.anyio
 
-SERVERS = sorted(path.stem.removeprefix("server_") for path in Path(__file__).parent.glob("server_*.py"))
+
+@pytest.fixture(scope="module", params=ON_SERVERS)
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
 
 
-@pytest.fixture(params=SERVERS)
-async def store(request: pytest.FixtureRequest, servers: Any) -> AsyncIterator[Store]:
-    url = servers.fresh_url(request.param)
-    store = import_module(f"openintent.engines.{request.param}").open_store(url)
+@asynccontextmanager
+async def opened_store(kind: str, url: str) -> AsyncIterator[Store]:
+    store = import_module(f"openintent.engines.{kind}").open_store(url)
     yield store
     await store.close()
 
 
-async def add(store: Store, number: int, **changed: object) -> Head:
-    """One more row, whatever it says: here the tests say what it amounts to."""
-    seen = await store.head()
-    head = following(seen, **changed)
-    await store.append(expect=seen, head=head, row=(number, b"=\x90"))
-    return head
+@pytest.fixture
+async def store(kind: str, url: str) -> AsyncIterator[Store]:
+    async with opened_store(kind, url) as store:
+        yield store
 
 
 async def rows(store: Store) -> list[int]:
@@ -50,9 +51,10 @@ async def test_a_fold_stores_what_it_says_and_takes_its_rows_out(store: Store):
     assert await rows(store) == [3]
 
 
-async def test_a_deposed_writer_folds_nothing(store: Store):
+async def test_a_deposed_writer_folds_nothing(kind: str, url: str, store: Store):
     await add(store, 1, term=1)
-    taken = await add(store, 2, term=2, member="b")
+    async with opened_store(kind, url) as other:
+        taken = await add(other, 2, term=2, member="b")
     with pytest.raises(Deposed) as deposed:
         await store.fold(term=1, ranges=[], values={"k": b"stale"}, upto=1)
     assert deposed.value.actual == taken

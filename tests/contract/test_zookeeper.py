@@ -1,65 +1,31 @@
 """What only ZooKeeper promises: who is let in, which versions are refused, and what is found there."""
 
 import asyncio
-import os
-import shutil
 import struct
-import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import server_zookeeper
-from engine_words import commit, following, keys
+from engine_words import commit, following, opened
+from posts import frame, read_frame
+from remote_words import one_commit, refusal
 from server_zookeeper import Server
-from zookeeper_post import frame, read_frame
 
-from openintent.engines import open_engine, zookeeper
-from openintent.engines.base import Engine, Head, Put
-from openintent.errors import EngineCorrupt, EngineError, EngineUnavailable
+from openintent.engines import zookeeper
+from openintent.engines.base import Head, Put
+from openintent.errors import EngineCorrupt
 
 pytestmark = pytest.mark.anyio
 
 NO_NODE = -101
 
 
-@pytest.fixture(scope="session")
-def installed(servers: Any) -> None:
-    """For those that start a server of their own: they are skipped, too, where there is none."""
-    servers.fresh_url("zookeeper")
-
-
-@pytest.fixture
-def server(installed: None) -> Server:
-    return server_zookeeper.RUNNING[-1]
-
-
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Engine]:
-    engine = open_engine(url)
-    try:
-        yield engine
-    finally:
-        await engine.close()
-
-
-async def refusal(url: str) -> str:
-    async with opened(url) as engine:
-        with pytest.raises(EngineUnavailable) as refused:
-            await engine.head()
-    message = str(refused.value)
-    assert "\n" not in message
-    return message
-
-
-async def one_commit(url: str) -> Engine:
-    """The engine after one commit, closed: for what it says of itself."""
-    async with opened(url) as engine:
-        await commit(engine, Put("k", b""))
-        assert await keys(engine) == ["k"]
-    return engine
+@pytest.fixture(scope="module")
+def kind() -> str:
+    return "zookeeper"
 
 
 @asynccontextmanager
@@ -82,13 +48,6 @@ async def pretender() -> AsyncIterator[str]:
 
 
 # Who cannot come in
-
-
-async def test_an_unreachable_server_is_one_line():
-    (port,) = server_zookeeper.free_ports(1)
-    said = await refusal(f"zookeeper://127.0.0.1:{port}/place")
-    assert f"zookeeper://127.0.0.1:{port}/place cannot be reached" in said
-    assert "refused" in said
 
 
 async def test_who_hangs_up_at_once_is_one_line():
@@ -115,14 +74,6 @@ async def test_a_version_that_is_too_old_is_refused():
         assert "is older than 3.5" in await refusal(url)
 
 
-async def test_one_member_is_durable_but_not_to_be_lost(server: Server):
-    engine = await one_commit(server.fresh_url())
-    assert engine.guarantees.durable
-    assert not engine.guarantees.survives_node_loss
-    assert not engine.guarantees.exclusive_open
-    assert "has one member" in (engine.notice or "")
-
-
 @pytest.mark.parametrize(
     ("members", "survives"),
     [(0, False), (1, False), (2, False), (3, True)],
@@ -135,34 +86,6 @@ def test_members_that_have_no_vote_are_not_counted(members: int, survives: bool)
     assert store.guarantees.survives_node_loss is survives
 
 
-@pytest.mark.parametrize(
-    ("rest", "why"),
-    [
-        ("", "names no host, or one that cannot be; write zookeeper://"),
-        ("/place", "names no host"),
-        ("h:port/place", "names no host"),
-        ("h:70000/place", "names no host"),
-        ("h,,g/place", "names no host"),
-        ("u:secret@h/place", "are given by .auth="),
-        ("h/zookeeper/config", "cannot be one of ours"),
-        ("h/a/../b", "cannot be one of ours"),
-        ("h/place?timeout=0", "timeout='0'"),
-        ("h/place?timeout=nan", "timeout='nan'"),
-        ("h/place?nonsense=1", "nonsense is no option of the ZooKeeper engine"),
-        ("h/place?auth=u:secret", "auth= is not of the form digest:user:password"),
-        ("h/place?auth=sasl:u:secret", "auth= is not of the form"),
-        ("h/place?auth=digest:secret", "auth= is not of the form"),
-        ("h/place?tls=perhaps", "tls='perhaps'"),
-        ("h/place?ca=x", "ca is for TLS: add tls=yes"),
-        ("h/place?tls=yes&cert=x", "cert and key go together"),
-    ],
-)
-def test_a_url_that_cannot_be_meant_is_refused_without_its_password(rest: str, why: str):
-    with pytest.raises(ValueError, match=why) as refused:
-        open_engine(f"zookeeper://{rest}")
-    assert "secret" not in str(refused.value)
-
-
 def test_all_parts_of_a_url_are_read():
     url = "zookeeper://h1,h2:1,[::1],[::1]:2/one/tw%20o?auth=digest:a%26b:c:d&timeout=2&tls=yes&ca=x"
     place = zookeeper.open_store(url)._place
@@ -172,19 +95,6 @@ def test_all_parts_of_a_url_are_read():
     assert place.above() == ["/one"]
     assert zookeeper.open_store("zookeeper://h")._place.path == "/openintent"
     assert "c:d" not in place.name
-
-
-async def test_after_close_every_call_is_refused(server: Server):
-    engine = await one_commit(server.fresh_url())
-    for call in (engine.head(), engine.reopen(), commit(engine)):
-        with pytest.raises(EngineError, match="is closed"):
-            await call
-
-
-async def test_the_next_host_is_asked_if_one_cannot_be_reached(server: Server):
-    (dead,) = server_zookeeper.free_ports(1)
-    for _ in range(3):
-        await one_commit(server.fresh_url().replace("127.0.0.1:", f"127.0.0.1:{dead},127.0.0.1:"))
 
 
 # What is there already
@@ -215,16 +125,6 @@ async def test_a_node_that_an_operator_has_made_is_used(server: Server):
     await one_commit(server.url("made"))
 
 
-async def test_who_come_at_the_same_time_find_one_place(server: Server):
-    url = server.fresh_url()
-    engines = [open_engine(url) for _ in range(5)]
-    assert await asyncio.gather(*(engine.head() for engine in engines)) == [Head()] * 5
-    seen = await commit(engines[0], Put("k", b""))
-    assert await asyncio.gather(*(engine.head() for engine in engines)) == [seen] * 5
-    for engine in engines:
-        await engine.close()
-
-
 # Users
 
 
@@ -240,28 +140,6 @@ async def test_only_the_user_that_made_the_nodes_is_let_in(server: Server):
 
 
 # TLS
-
-
-@pytest.fixture(scope="module")
-def certificate() -> Iterator[Path]:
-    """Of the server, of its clients, and of who vouches for both."""
-    if shutil.which("openssl") is None and "CI" not in os.environ:
-        pytest.skip(reason="openssl is not installed")
-    with server_zookeeper.own_folder() as folder:
-        words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=test"]
-        words += [
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            f"{folder}/key.pem",
-            "-out",
-            f"{folder}/cert.pem",
-        ]
-        subprocess.run(["openssl", *words], check=True, capture_output=True)
-        (folder / "both.pem").write_bytes((folder / "key.pem").read_bytes() + (folder / "cert.pem").read_bytes())
-        for file in folder.iterdir():
-            file.chmod(0o644)
-        yield folder
 
 
 @pytest.mark.slow
@@ -301,15 +179,6 @@ async def test_commits_that_vanish_are_noticed(server: Server):
         await call.commit([("delete", store._place.head)])
         with pytest.raises(EngineCorrupt, match="has lost commits that were durable"):
             await engine.head()
-
-
-async def test_two_places_know_nothing_of_each_other(server: Server):
-    url = server.fresh_url()
-    async with opened(url) as one, opened(f"{url}2") as other:
-        await commit(one, Put("k", b""))
-        assert await other.head() == Head()
-        await commit(other, Put("l", b""))
-        assert (await keys(one), await keys(other)) == (["k"], ["l"])
 
 
 async def test_a_version_is_compared_when_its_count_begins_anew(server: Server, monkeypatch: pytest.MonkeyPatch):

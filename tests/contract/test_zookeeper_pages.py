@@ -1,18 +1,14 @@
 """Records of the ZooKeeper engine in their pages."""
 
-import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import server_zookeeper
-from engine_words import LAST, commit, everything, keys, puts
-from proving import Figures, size
+from engine_words import LAST, commit, everything, keys, opened, puts
+from proving import size
 from server_zookeeper import Server
 
-from openintent.engines import open_engine, zookeeper_pages
+from openintent.engines import zookeeper_pages
 from openintent.engines.base import Change, Delete, DeleteRange, Engine, Put, Record
 from openintent.engines.memory import MemoryEngine
 from openintent.errors import EngineCorrupt
@@ -20,19 +16,9 @@ from openintent.errors import EngineCorrupt
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def server(servers: Any) -> Server:
-    servers.fresh_url("zookeeper")
-    return server_zookeeper.RUNNING[-1]
-
-
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Engine]:
-    engine = open_engine(url)
-    try:
-        yield engine
-    finally:
-        await engine.close()
+@pytest.fixture(scope="module")
+def kind() -> str:
+    return "zookeeper"
 
 
 @pytest.fixture
@@ -145,26 +131,6 @@ async def test_a_page_that_is_gone_is_noticed(server: Server):
 
 
 # Large
-
-
-@pytest.mark.timeout(600)
-async def test_all_records_are_found_by_the_next_writer(server: Server, figures: Figures):
-    count, portion = size("engine_records", 3_000), 1_000
-    url = server.fresh_url()
-    async with opened(url) as engine:
-        for start in range(0, count, portion):
-            names = [f"k/{number:08}" for number in range(start, min(start + portion, count))]
-            await commit(engine, *(Put(name, bytes(200)) for name in names))
-    async with opened(url) as again:
-        began = asyncio.get_running_loop().time()
-        await commit(again, term=2)
-        found, first = 0, ""
-        while page := await again.scan(first, LAST, limit=10_000):
-            found += len(page)
-            first = page[-1].key + "\0"
-        seconds = round(asyncio.get_running_loop().time() - began, 2)
-    assert found == count
-    figures.add("recovery from ZooKeeper", records=count, found=found, seconds=seconds)
 
 
 def test_a_request_stays_below_what_zookeeper_takes():

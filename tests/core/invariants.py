@@ -17,9 +17,9 @@ from openintent.model import DEAD, Event, Lease, Waiter
 
 RUNTIME = {
     "Lease": {"batch", "timer_ms", "ttl_ms", "progress_end_ms"},
-    "Waiter": {"request", "arrived_ms", "until_ms", "passed_ms", "gone_ms", "left", "batch", "timer_ms"},
+    "Waiter": {"request", "arrived_ms", "until_ms", "passed_ms", "gone_ms", "left", "timer_ms"},
     "Attempt": {"batch", "timer_ms"},
-    "Cooldown": {"batch", "timer_ms"},
+    "Cooldown": {"timer_ms"},
     "Intent": {"batch"},
     "Portfolio": {"batch"},
     "Agent": {"load", "seen_ms", "seen_at_ms", "batch", "timer_ms"},  # heartbeats are not written down

@@ -1,7 +1,7 @@
 """What a policy forbids, decisions, and asking a person."""
 
 import pytest
-from world import World
+from world import World, rule
 
 from openintent.core import commands
 from openintent.core.answers import (
@@ -26,10 +26,6 @@ def world():
     world = World()
     world.create("i1")
     return world
-
-
-def rule(answer) -> str | None:
-    return answer.rule if isinstance(answer, Violation) else None
 
 
 def decisions(world: World) -> list[str]:

@@ -2,9 +2,9 @@
 
 import pytest
 from invariants import check_all
-from world import World
+from world import World, rule
 
-from openintent.core.answers import Assigned, Granted, IntentSeen, Queued, Violation
+from openintent.core.answers import Assigned, Granted, IntentSeen, Queued
 from openintent.model import agent_name_of
 
 SPACE = "intent:i1"
@@ -15,10 +15,6 @@ def world():
     world = World()
     world.create("i1")
     return world
-
-
-def rule(answer) -> str | None:
-    return answer.rule if isinstance(answer, Violation) else None
 
 
 def write(world: World, actor: str) -> str | None:

@@ -10,7 +10,7 @@ import msgspec
 
 from openintent import records
 from openintent.core import commands
-from openintent.core.answers import Answer, Queued, Reply, Verdicts
+from openintent.core.answers import Answer, Queued, Reply, Verdicts, Violation
 from openintent.core.books import Batch
 from openintent.core.ledger import LOADED_KINDS, Ledger
 from openintent.model import (
@@ -28,6 +28,11 @@ from openintent.model import (
 )
 
 SPACE = "space:s"
+
+
+def rule(answer: Answer) -> str | None:
+    """By which rule of a policy this was refused, if it was."""
+    return answer.rule if isinstance(answer, Violation) else None
 
 
 def rows(verdicts: Verdicts) -> list[tuple[str, int, str | None]]:

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 from http_words import Api, running_server
+from lane_words import House
 
 _numbers = itertools.count(1)
 
@@ -19,6 +20,17 @@ def api(request, server_url):
     api = Api(server_url, request.param)
     with api.http:
         yield api
+
+
+@pytest.fixture
+async def house():
+    """The protocol of connections, driven in process."""
+    return House()
+
+
+@pytest.fixture
+async def line(house):
+    return house.connect()
 
 
 @pytest.fixture

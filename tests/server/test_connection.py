@@ -8,62 +8,23 @@ import struct
 import time
 from itertools import islice
 
+import edge_words
 import pytest
 
 HOST, CONTENT = "Host: localhost", "Content-Type: application/json"
 
 
-class Reply:
-    def __init__(self, status, headers, body):
-        self.status = status
-        self.headers = headers
-        self.body = body
-
-    def json(self):
-        return json.loads(self.body)
-
-
-class Line:
-    """One connection, by hand."""
-
+class Line(edge_words.Line):
     def __init__(self, url):
-        port = int(url.rsplit(":", 1)[1])
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
-        self.file = self.socket.makefile("rb")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.file.close()
-        self.socket.close()
+        super().__init__(int(url.rsplit(":", 1)[1]))
 
     def send(self, *requests):
-        self.socket.sendall(b"".join(requests))
+        super().send(b"".join(requests))
 
     def reset(self):
         """Vanish, as a killed process on a lost network would."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.__exit__()
-
-    def reply(self):
-        status_line = self.file.readline()
-        assert status_line, "the server has closed"
-        headers = {}
-        while line := self.file.readline().strip():
-            name, _, value = line.decode().partition(": ")
-            headers[name.lower()] = value
-        return Reply(int(status_line.split()[1]), headers, self.file.read(int(headers.get("content-length", 0))))
-
-    def ask(self, raw):
-        self.send(raw)
-        return self.reply()
-
-    def closed(self):
-        try:
-            return self.file.read(1) == b""
-        except ConnectionResetError:
-            return True
 
 
 @pytest.fixture
@@ -274,7 +235,10 @@ def test_a_chunked_body_without_end_is_cut_off(line):
     with contextlib.suppress(ConnectionError, TimeoutError):
         for _ in range(1_000):
             line.send(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
-    assert line.closed() or line.reply().status == 413
+    answer = b""
+    with contextlib.suppress(ConnectionError):  # a reset may overtake it
+        answer = line.file.readline()
+    assert answer == b"" or b" 413 " in answer
 
 
 # Deadlines

@@ -292,6 +292,18 @@ async def test_an_answer_that_is_none_is_no_answer(nonsense):
             assert (await line.call("POST", "/spaces/s/leases", TAKE)).status == 504
 
 
+async def test_a_stream_where_none_was_asked_for_is_no_answer():
+    async def talk(reader, writer):
+        await request_of(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        await reader.read()
+
+    async with pretended(talk) as standby:
+        with connected(standby) as (line,):
+            assert (await line.call("POST", "/spaces/s/leases", TAKE)).status == 504
+            assert (await line.call("GET", "/intents/none")).status == 503
+
+
 async def test_nobody_waits_for_a_leader_that_has_been_replaced():
     asked = asyncio.Event()
 

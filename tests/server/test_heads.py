@@ -119,11 +119,6 @@ async def test_a_line_is_read_anew_whatever_comes_after_it(line):
     await compare(f"{line}\r\nHost: localhost\r\n\r\n".encode())
 
 
-@pytest.fixture
-async def house():
-    return House()
-
-
 def known(house):
     return house.config.http_protocol_class.familiar
 

@@ -13,16 +13,6 @@ from openintent.server.uvicorn_fit import self_check
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def house():
-    return House()
-
-
-@pytest.fixture
-async def line(house):
-    return house.connect()
-
-
 # One request
 
 

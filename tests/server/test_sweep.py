@@ -3,19 +3,9 @@
 import asyncio
 
 import pytest
-from lane_words import House, request, settle
+from lane_words import request, settle
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def house():
-    return House()
-
-
-@pytest.fixture
-async def line(house):
-    return house.connect()
 
 
 async def test_a_request_must_be_complete_ten_seconds_after_its_first_byte(house, line):

@@ -58,6 +58,7 @@ class Processor:
         return {{"sum": intent.state["rows"] * 2}}
 """
 WITH = ("--with", "crew:Fetcher", "--with", "crew:Processor")
+WITH_FILE = ("--with", "crew.py:Fetcher", "--with", "./crew.py:Processor")
 SOON_S = 20
 
 
@@ -88,7 +89,7 @@ def test_a_file_is_run_to_its_end_and_each_change_has_a_line(cli):
 
 
 def test_json_has_an_object_for_each_change_and_one_for_the_end(cli):
-    run = cli("workflow", "run", "p.yaml", "--input", "day=monday", "--json", *WITH)
+    run = cli("workflow", "run", "p.yaml", "--input", "day=monday", "--json", *WITH_FILE)
     *changes, end = map(json.loads, run.out.splitlines())
     assert (run.code, end["outcome"], end["run_id"]) == (0, "completed", run_of(cli))
     assert {change["step"]["name"] for change in changes} == {"fetch", "process", "repair"}
@@ -123,9 +124,11 @@ def test_a_run_that_has_ended_is_shown_and_a_new_one_must_be_asked_for(cli):
         (("run", "no.yaml"), 2, "No such file"),
         (("run", "crew.py"), 2, "workflow validate crew.py"),
         (("run", "p.yaml", "--run", "a", "--new"), 2, "exclude each other"),
-        (("run", "p.yaml", "--with", "crew"), 2, "write module:Class"),
+        (("run", "p.yaml", "--with", "crew"), 2, "write module:Class or file.py:Class"),
+        (("run", "p.yaml", "--with", "nowhere.py:Fetcher"), 2, "there is no file nowhere.py"),
+        (("run", "p.yaml", "--with", "nowhere:Fetcher"), 2, "there is no module nowhere"),
         (("run", "p.yaml", "--with", "crew:Nobody"), 2, "Nobody"),
-        (("run", "p.yaml", "--with", "crew:failures"), 2, "that is no agent"),
+        (("run", "p.yaml", "--with", "crew:failures"), 2, "failures in crew is no agent"),
         (("run", "p.yaml", "--input", "day"), 2, "write key=value"),
         (("run", "p.yaml", "--url", "http://127.0.0.1:1"), 69, "no server could be reached"),
         (("workflow", "status", "nothing"), 1, "there is no run nothing"),

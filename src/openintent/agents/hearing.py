@@ -27,6 +27,7 @@ NEWS_MAX: Final = 1_000
 STATES_KEPT_MAX: Final = 10_000
 # Events that were heard on more than one stream are acted upon once; no stream is that far behind another.
 SEEN_KEPT_MAX: Final = 10_000
+LEASE_ENDS: Final = frozenset({"lease_released", "coordinator.failed_over", "coordinator.replaced"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class Ear:
 
     async def hear(self, event: Event, name: str | None = None) -> None:
         """`name` is whose log it was heard in, if it was an agent's."""
+        if event.event_type in LEASE_ENDS:
+            # If it was ours its work is to stop now, and not only with the next heartbeat.
+            self._client.heard_of(str(event.payload.get("lease_id")))
         if name is not None:
             self._note_task(event, name)
         if not self._tells or event.intent_id is None or not event.seq or event.seq in self._seen:

@@ -25,10 +25,7 @@ def loaded(
     drain: float | None = None,
 ) -> type[AgentBase]:
     """The class, with what was said on the command line in place of what its decorator says."""
-    where, colon, called = name.rpartition(":")
-    if not colon or not where or not called:
-        raise _misused(f"{name}: write module:Class or file.py:Class")
-    kind = _class_of(_module(where), where, called)
+    kind = class_named(name)
     told = {"base_url": url, "api_key": api_key, "lease_ttl": ttl, "drain_seconds": drain}
     given: dict[str, Any] = {field: value for field, value in told.items() if value is not None}
     settings = dataclasses.replace(kind.settings, **given)
@@ -38,6 +35,14 @@ def loaded(
         raise _misused(str(wrong)) from None
     # A class of its own: what others import stays as it is.
     return type(kind.__name__, (kind,), {"settings": settings})
+
+
+def class_named(name: str) -> type[AgentBase]:
+    """The class as it is."""
+    where, colon, called = name.rpartition(":")
+    if not colon or not where or not called:
+        raise _misused(f"{name}: write module:Class or file.py:Class")
+    return _class_of(_module(where), where, called)
 
 
 def made(kind: type[AgentBase]) -> AgentBase:
@@ -94,6 +99,9 @@ def _module(where: str) -> ModuleType:
 
 
 def _from_file(path: Path) -> ModuleType:
+    there = sys.modules.get(path.stem)
+    if there is not None and getattr(there, "__file__", None) == str(path.resolve()):
+        return there  # for another agent in it
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     assert spec is not None, path  # its name ends with .py
     assert spec.loader is not None, path

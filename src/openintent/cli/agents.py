@@ -7,22 +7,13 @@ import click
 
 from openintent.cli import show
 from openintent.cli.options import ListsByDefault, Session, asks_server
-from openintent.cli.report import printable
+from openintent.cli.report import EXIT_CODES, printable
 from openintent.cli.show import Column
 
 JSON = Mapping[str, Any]
 
 STATUSES: Final = ("active", "unhealthy", "dead", "draining", "deregistered")
 PAGE: Final = 1_000
-
-EXIT_CODES: Final = """
-\b
-Exit codes:
-  0   done
-  1   refused or failed; the message says why
-  2   the command line is wrong
-  69  no server can be reached, or it did not answer
-"""
 
 COLUMNS: Final = [
     Column("AGENT", style="bold"),

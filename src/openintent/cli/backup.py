@@ -128,6 +128,7 @@ def restore(file: Path, engine: str | None, config: str | None, as_json: bool, f
 
 
 def _database(engine: str | None, config: str | None) -> Path:
+    from openintent.engines import without_secret  # noqa: PLC0415
     from openintent.engines.backup import database_of  # noqa: PLC0415
     from openintent.server.settings import BadSettings, load  # noqa: PLC0415
 
@@ -138,7 +139,7 @@ def _database(engine: str | None, config: str | None) -> Path:
         raise click.UsageError(str(faults)) from None
     scheme = url.partition(":")[0]
     if scheme != "sqlite":
-        raise Problem(f"the engine {url} has no file to copy", NO_FILE.get(scheme, NO_FILE[""]))
+        raise Problem(f"the engine {without_secret(url)} has no file to copy", NO_FILE.get(scheme, NO_FILE[""]))
     try:
         return database_of(url)
     except ValueError as wrong:

@@ -204,7 +204,7 @@ def _without_file(engine: str) -> Finding:
     if engine.startswith("memory:"):
         message = "the engine is memory: when the server ends, all is gone"
         return Finding("database", "note", message, "to keep it: openintent serve --engine sqlite:///openintent.db")
-    return Finding("database", "ok", f"the engine {engine.partition(':')[0]} keeps no file here")
+    return Finding("database", "ok", f"the engine {without_secret(engine).partition(':')[0]} keeps no file here")
 
 
 def _trouble(found: Database) -> tuple[str, str] | None:

@@ -90,7 +90,7 @@ def remedy_for(trouble: str) -> str:
 
 async def _ask(url: str, leader_ttl_s: float) -> Served:
     engine = open_engine(url)
-    assert isinstance(engine, JournaledEngine), url
+    assert isinstance(engine, JournaledEngine), type(engine)
     try:
         await engine.reopen()  # which finds out whether it can be written
         head = await engine.head()

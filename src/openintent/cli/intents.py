@@ -7,21 +7,12 @@ import click
 
 from openintent.cli import show
 from openintent.cli.options import ListsByDefault, Session, asks_server, pairs
-from openintent.cli.report import printable
+from openintent.cli.report import EXIT_CODES, printable
 from openintent.cli.show import Column
 
 JSON = Mapping[str, Any]
 
 STATUSES = ("draft", "active", "blocked", "suspended_awaiting_input", "completed", "abandoned")
-
-EXIT_CODES = """
-\b
-Exit codes:
-  0   done
-  1   refused or failed; the message says why
-  2   the command line is wrong
-  69  no server can be reached, or it did not answer
-"""
 
 COLUMNS = [
     Column("ID", style="bold"),

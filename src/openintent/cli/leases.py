@@ -15,7 +15,7 @@ from openintent.cli.options import (
     place_options,
     place_or_default,
 )
-from openintent.cli.report import printable
+from openintent.cli.report import EXIT_CODES, printable
 from openintent.cli.show import Cell, Column
 from openintent.cli.watch import watch
 from openintent.errors import NotFoundError
@@ -23,15 +23,6 @@ from openintent.errors import NotFoundError
 JSON = Mapping[str, Any]
 
 TTL_S_DEFAULT = 60.0
-
-EXIT_CODES = """
-\b
-Exit codes:
-  0   done
-  1   refused or failed; the message says why
-  2   the command line is wrong
-  69  no server can be reached, or it did not answer
-"""
 
 
 @click.group(cls=ListsByDefault)

@@ -7,7 +7,7 @@ import click
 
 from openintent.cli import show
 from openintent.cli.options import ListsByDefault, Session, asks_server, pairs
-from openintent.cli.report import printable
+from openintent.cli.report import EXIT_CODES, printable
 from openintent.cli.show import Column
 
 JSON = Mapping[str, Any]
@@ -15,15 +15,6 @@ JSON = Mapping[str, Any]
 STATUSES: Final = ("active", "completed", "abandoned")
 ROLES: Final = ("primary", "member", "dependency")
 PAGE: Final = 1_000
-
-EXIT_CODES: Final = """
-\b
-Exit codes:
-  0   done
-  1   refused or failed; the message says why
-  2   the command line is wrong
-  69  no server can be reached, or it did not answer
-"""
 
 COLUMNS: Final = [
     Column("ID", style="bold"),

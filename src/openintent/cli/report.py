@@ -34,6 +34,16 @@ NOT_FOUND: Final = 127
 SIGNALLED: Final = 128
 INTERRUPTED: Final = 130
 
+# What most commands say of them in their help.
+EXIT_CODES: Final = """
+\b
+Exit codes:
+  0   done
+  1   refused or failed; the message says why
+  2   the command line is wrong
+  69  no server can be reached, or it did not answer
+"""
+
 _CODES: Final[Mapping[type[OpenIntentError], int]] = {
     LeaseConflictError: BUSY,
     WaitTimeout: BUSY,

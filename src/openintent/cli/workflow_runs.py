@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +40,7 @@ Exit codes:
 Examples:
   openintent run pipeline.yaml
   openintent run pipeline.yaml --input day=2026-01-01 --input 'rows=[1, 2]'
-  openintent run pipeline.yaml --with agents:Fetcher --with agents:Processor
+  openintent run pipeline.yaml --with agents:Fetcher --with agents.py:Processor
   openintent run pipeline.yaml --new --detach
   openintent workflow run pipeline.yaml --json | jq .step.status
 
@@ -96,10 +95,11 @@ run = run_command
 
 
 def _wish(workflow: "Workflow", run_id: str, agents: tuple[str, ...], *, inputs: tuple[str, ...], ttl: float) -> "Wish":
-    from openintent.cli.workflow_live import Wish  # noqa: PLC0415  # the client, which `--help` need not load
+    from openintent.cli.agent_loading import class_named  # noqa: PLC0415  # the client, which `--help` need not load
+    from openintent.cli.workflow_live import Wish  # noqa: PLC0415  # as above
 
     # Without inputs, a run that is there already goes on with those that it has.
-    return Wish(workflow, run_id, pairs(inputs, "--input") or None, tuple(map(_agent_class, agents)), ttl)
+    return Wish(workflow, run_id, pairs(inputs, "--input") or None, tuple(map(class_named, agents)), ttl)
 
 
 def _run(session: Session, file: Path, wish: "Wish") -> None:
@@ -145,26 +145,6 @@ def _workflow_in(file: Path, *, as_json: bool) -> "Workflow":
     told = {"error": error, "problems": [asdict(problem) for problem in checked.errors]}
     hint = f"more about it: openintent workflow validate {file}"
     raise Problem(last, hint, exit_code=MISUSED, code="bad_file", response=told)
-
-
-def _agent_class(named: str) -> type[Any]:
-    from openintent.agents import AgentBase  # noqa: PLC0415  # as above
-
-    module, colon, name = named.partition(":")
-    if not colon:
-        raise click.UsageError(f"--with {named}: write module:Class")
-    here = str(Path.cwd())  # as `python -m` would have it
-    sys.path.insert(0, here)
-    try:
-        agent = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as wrong:
-        raise Problem(f"--with {named}: {wrong}", exit_code=MISUSED, code="no_agent") from None
-    finally:
-        sys.path.remove(here)
-    if not (isinstance(agent, type) and issubclass(agent, AgentBase)):
-        hint = "decorate the class with @Agent(...)"
-        raise Problem(f"--with {named}: that is no agent", hint, exit_code=MISUSED, code="no_agent")
-    return agent
 
 
 # In the background

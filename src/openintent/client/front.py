@@ -33,5 +33,9 @@ class Front:
         """Know the same leases as another client of the same agent: its writes name the tokens of both."""
         self._holder = other._holder  # noqa: SLF001  # both are fronts
 
+    def heard_of(self, lease_id: str) -> None:
+        """For whoever reads a log: it tells that a lease has ended. If it is kept alive here, the server is asked."""
+        self._holder.keeper.heard_of(lease_id)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.agent_id} at {', '.join(self._holder.urls)}>"

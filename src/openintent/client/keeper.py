@@ -32,6 +32,8 @@ SLEEP_S_MAX: Final = 0.5
 LINGER_S: Final = 1.0
 # Tries that hang beyond their time are left behind; more of them than this would be a leak.
 TRIES_MAX: Final = 4
+# Words about leases that come within so much time are followed by one heartbeat.
+WORD_S: Final = 0.05
 # The server takes no more in one heartbeat.
 LEASES_PER_HEARTBEAT_MAX: Final = 10_000
 
@@ -57,6 +59,7 @@ class Keeper:
         self._renew_at = 0.0
         self._wake_at = math.inf
         self._needed_until = 0.0
+        self._word_at = 0.0
         self._failures = 0
         self._tries = 0
         self._closed = False
@@ -83,6 +86,16 @@ class Keeper:
             if self._holds.get(hold.id) is hold:
                 del self._holds[hold.id]
                 self._needed_until = boot_s() + LINGER_S
+
+    def heard_of(self, lease_id: str) -> None:
+        """Word has come that it may have ended. Only the server can tell: it is asked now, not when it is time."""
+        if self._pid != os.getpid():
+            return
+        with self._changed:
+            if lease_id in self._holds:
+                self._word_at = boot_s()
+                self._renew_at = min(self._renew_at, self._word_at + WORD_S)
+                self._changed.notify_all()
 
     def close(self) -> None:
         if self._pid != os.getpid():
@@ -232,9 +245,10 @@ class Keeper:
                     hold.ask_back()
 
     def _next_beat_at(self, sent_at: float, listed: Container[str]) -> float:
-        """One period after the last; sooner for a lease that came while it was under way and has little time."""
+        """One period after the last; sooner for what came while it was under way: a lease with little time, a word."""
         newcomers = [hold.renew_at(chance=_chance()) for id_, hold in self._holds.items() if id_ not in listed]
-        return min([sent_at + keeping.period_s(self._ttl_s(), chance=_chance()), *newcomers])
+        word = [self._word_at + WORD_S] if self._word_at >= sent_at else []
+        return min([sent_at + keeping.period_s(self._ttl_s(), chance=_chance()), *newcomers, *word])
 
     def _failed(self, exc: Exception) -> None:
         with self._changed:

@@ -355,7 +355,6 @@ def _hand_on(books: Books, space: Space, lease: Lease) -> None:
     if lease.cooldown_ms and lease.status != "released":
         until_ms = books.now_ms + lease.cooldown_ms
         closed = Cooldown(space=lease.space, scope=lease.scope, holder=lease.holder, until_ms=until_ms)
-        closed.batch = books.batch
         space.cooldowns.add(lease.scope, "", closed)
         books.timers.add(closed)
         books.keep(cooldown_key(lease.space, lease.scope), closed)

@@ -71,7 +71,7 @@ def _load_lease(books: Books, lease: Lease, deadline_ms: int | None) -> None:
 
 def _load_waiter(books: Books, _: str, waiter: Waiter) -> None:
     limits = books.limits
-    waiter.request, waiter.batch, waiter.timer_ms, waiter.left = 0, 0, DEAD, False
+    waiter.request, waiter.timer_ms, waiter.left = 0, DEAD, False
     waiter.passed_ms = books.now_ms + limits.return_ms
     waiter.gone_ms = books.now_ms + limits.absence_ms
     books.order = max(books.order, waiter.order)
@@ -87,7 +87,7 @@ def _load_attempt(books: Books, _: str, attempt: Attempt) -> None:
 
 
 def _load_cooldown(books: Books, _: str, closed: Cooldown) -> None:
-    closed.batch, closed.timer_ms = 0, DEAD
+    closed.timer_ms = DEAD
     books.space(closed.space).cooldowns.add(closed.scope, "", closed)
     books.timers.add(closed)
 

@@ -211,5 +211,4 @@ def place_of(space: Space, waiter: Waiter) -> int:
 
 
 def _keep(books: Books, waiter: Waiter) -> None:
-    waiter.batch = books.batch
     books.keep(f"w/{waiter.ticket}", waiter)

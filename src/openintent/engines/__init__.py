@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Final
+from urllib.parse import unquote
 
 from openintent.engines.base import Engine
 from openintent.engines.journaled import JournaledEngine
@@ -24,12 +25,23 @@ def open_engine(url: str, *, address: str = "") -> Engine:
 
 
 def without_secret(url: str) -> str:
-    """The URL as it may be shown: a password in it, or in its query, is nobody's business."""
-    scheme, mark, rest = _SECRET.sub("***", url).partition("://")
-    authority, slash, place = rest.partition("/")
-    user, at, hosts = authority.rpartition("@")
+    """The URL as it may be shown: a password in it, or in its query, is nobody's business.
+
+    A password that should have been written with %XX makes a wrong URL, and is one nevertheless: all is hidden from
+    where one may begin up to the last `@`.
+    """
+    if url.startswith("sqlite:///"):
+        return url  # a file, whatever its name has in it
+    shown = _OPTION.sub(_without_value, url)
+    scheme = shown[: shown.find("://") + 3] if "://" in shown else ""
+    user, at, place = shown.removeprefix(scheme).rpartition("@")
     name, colon, _ = user.partition(":")
-    return f"{scheme}{mark}{name}{colon}{'***' if colon else ''}{at}{hosts}{slash}{place}"
+    return f"{scheme}{name}{colon}{'***' if colon else ''}{at}{place}"
+
+
+def _without_value(option: re.Match[str]) -> str:
+    name = unquote(option[1])
+    return f"{option[1]}=***" if any(word in name.lower() for word in _SECRETS) else option[0]
 
 
 def _open_memory(rest: str, _address: str) -> Engine:
@@ -59,13 +71,21 @@ def _on_a_server(scheme: str) -> Callable[[str, str], Engine]:
         except ModuleNotFoundError as missing:
             wanted = f"pip install 'openintent-leases[{_MODULES[scheme]}]'"
             raise EngineUnavailable(f"{scheme}: needs the library {missing.name}: {wanted}") from missing
+        _refuse_torn(rest)
         engine: Engine = JournaledEngine(module.open_store(f"{scheme}:{rest}"))
         return engine
 
     return opened
 
 
-_SECRET: Final = re.compile(r"(?<=password=)[^&]*|(?<=auth=)[^&]*")
+def _refuse_torn(url: str) -> None:
+    """A `?` in a password cuts it in two. The second half looks like an option that nobody knows, and is not named."""
+    if any("@" in option.partition("=")[0] for option in url.partition("?")[2].split("&")):
+        raise ValueError("the URL of the engine cannot be read: special characters in a password are written as %XX")
+
+
+_OPTION: Final = re.compile(r"(?<=[?&])([^=&]*)=[^&]*")
+_SECRETS: Final = ("pass", "auth", "secret")
 _MODULES: Final = {
     "etcd": "etcd",
     "etcds": "etcd",

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
@@ -31,14 +30,11 @@ from openintent.engines.etcd_keys import (
     put,
 )
 from openintent.engines.journaled import decode_head, encode_head
+from openintent.engines.patience import timeout_s_of
 from openintent.errors import EngineCorrupt, EngineError, EngineUnavailable
 
 log = logging.getLogger("openintent.engines")
 
-# How long a request may take.
-TIMEOUT_S: Final = 5.0
-TIMEOUT_S_MIN: Final = 0.1
-TIMEOUT_S_MAX: Final = 60.0
 # Others may be reading what was here a while ago.
 COMPACT_EVERY_S: Final = 300.0
 
@@ -69,7 +65,7 @@ def open_store(url: str) -> "EtcdStore":
             prefix=_prefix(path),
             user=unquote(user),
             password=unquote(password),
-            timeout_s=_timeout_s(asked.get("timeout")),
+            timeout_s=timeout_s_of(asked.get("timeout")),
             weak=_choice(asked, "durability", no="full", yes="weak"),
             compact=_choice(asked, "compact", no="no", yes="yes"),
             tls=_tls(asked, secure=scheme == "etcds"),
@@ -87,15 +83,6 @@ def _prefix(path: str) -> bytes:
         # Else it could lie among the records of somebody whose prefix is the beginning of this one.
         raise ValueError(f"the prefix {'/'.join(names)} has a part of one letter only")
     return "/".join(names).encode() + b"/"
-
-
-def _timeout_s(text: str | None) -> float:
-    if text is None:
-        return TIMEOUT_S
-    with suppress(ValueError):
-        if TIMEOUT_S_MIN <= float(text) <= TIMEOUT_S_MAX:
-            return float(text)
-    raise ValueError(f"timeout={text!r} is not a number of seconds from {TIMEOUT_S_MIN} to {TIMEOUT_S_MAX:.0f}")
 
 
 def _choice(asked: Mapping[str, str], name: str, *, no: str, yes: str) -> bool:

@@ -25,7 +25,8 @@ from psycopg.errors import DuplicateSchema, DuplicateTable, UniqueViolation
 from openintent.engines import postgres_tables as tables
 from openintent.engines.base import DeleteRange, Deposed, Guarantees, Head, OutcomeUncertain, Record
 from openintent.engines.journaled import decode_head, encode_head, same_place
-from openintent.engines.postgres_place import TIMEOUT_S, Place, place_of
+from openintent.engines.patience import TIMEOUT_S
+from openintent.engines.postgres_place import Place, place_of
 from openintent.errors import EngineCorrupt, EngineError, EngineUnavailable
 
 T = TypeVar("T")
@@ -101,7 +102,10 @@ class PostgresStore:
     async def fold(
         self, *, term: int, ranges: Sequence[DeleteRange], values: Mapping[str, bytes | None], upto: int
     ) -> None:
-        steps, idle_s = list(tables.fold_steps(ranges, values)), min(TIMEOUT_S, self._place.timeout_s)
+        # What a frozen process began is ended by the server after this time at most: sooner than anybody would take
+        # over from that process, and find the reign held.
+        idle_s = min(TIMEOUT_S, self._place.timeout_s)
+        steps = list(tables.fold_steps(ranges, values))
 
         async def store(connection: Connection) -> bool:
             async with connection.transaction():

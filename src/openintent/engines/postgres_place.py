@@ -2,18 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-# How long a request may take. A fold that a frozen process began is ended by the server after this time at most:
-# sooner than anybody would take over from that process, and find the reign held.
-TIMEOUT_S: Final = 5.0
-TIMEOUT_S_MIN: Final = 0.1
-TIMEOUT_S_MAX: Final = 60.0
+from openintent.engines.patience import timeout_s_of
+
 # The server gives up before we do: so we are told that nothing happened, and need not guess.
 SERVER_SHARE: Final = 0.8
 CONNECT_S_MIN: Final = 2  # psycopg takes less for this
@@ -44,16 +40,7 @@ def place_of(url: str) -> "Place":
         raise ValueError(f"schema={schema!r} is not a name of small letters, digits and underscores")
     if weakness not in ("full", "weak"):
         raise ValueError(f"durability={weakness!r} is neither 'full' nor 'weak'")
-    return Place(params, schema, _timeout_s(own.get("timeout")), weakness == "weak")
-
-
-def _timeout_s(text: str | None) -> float:
-    if text is None:
-        return TIMEOUT_S
-    with suppress(ValueError):
-        if TIMEOUT_S_MIN <= float(text) <= TIMEOUT_S_MAX:
-            return float(text)
-    raise ValueError(f"timeout={text!r} is not a number of seconds from {TIMEOUT_S_MIN} to {TIMEOUT_S_MAX:.0f}")
+    return Place(params, schema, timeout_s_of(own.get("timeout")), weakness == "weak")
 
 
 class Place(NamedTuple):

@@ -2,15 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from openintent.engines.patience import timeout_s_of
 from openintent.engines.redis_scripts import keys_below
 
-TIMEOUT_S: Final = 5.0  # for any request
-TIMEOUT_S_MIN: Final = 0.1
-TIMEOUT_S_MAX: Final = 60.0
 PORT: Final = 6379
 
 URL_FORM: Final = "redis://user:password@host:6379/0?prefix=openintent, special characters written as %XX"
@@ -42,16 +39,7 @@ def place_of(url: str) -> "Place":
         raise ValueError(f"prefix={prefix!r} is not a name of letters, digits and any of _ . : -")
     if durability not in ("full", "trust", "weak"):
         raise ValueError(f"durability={durability!r} is none of 'full', 'trust' and 'weak'")
-    return Place(params, secure, prefix, _timeout_s(asked.get("timeout")), durability)
-
-
-def _timeout_s(text: str | None) -> float:
-    if text is None:
-        return TIMEOUT_S
-    with suppress(ValueError):
-        if TIMEOUT_S_MIN <= float(text) <= TIMEOUT_S_MAX:
-            return float(text)
-    raise ValueError(f"timeout={text!r} is not a number of seconds from {TIMEOUT_S_MIN} to {TIMEOUT_S_MAX:.0f}")
+    return Place(params, secure, prefix, timeout_s_of(asked.get("timeout")), durability)
 
 
 class Place(NamedTuple):

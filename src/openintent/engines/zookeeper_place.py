@@ -1,13 +1,11 @@
 """The URL of the ZooKeeper engine, and the names of its nodes."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-TIMEOUT_S: Final = 5.0  # for any request
-TIMEOUT_S_MIN: Final = 0.1
-TIMEOUT_S_MAX: Final = 60.0
+from openintent.engines.patience import timeout_s_of
+
 PORT: Final = 2181
 PORT_MAX: Final = 65_535
 # A number has so many digits, so that rows have the order of their names for whoever looks at them.
@@ -77,7 +75,7 @@ def place_of(url: str) -> Place:
         hosts=tuple(map(_host, hosts.split(","))),
         path=_path(unquote(path)),
         auth=_auth(asked.get("auth")),
-        timeout_s=_timeout_s(asked.get("timeout")),
+        timeout_s=timeout_s_of(asked.get("timeout")),
         tls=_tls(asked),
     )
 
@@ -104,15 +102,6 @@ def _auth(text: str | None) -> tuple[str, str] | None:
     if scheme != "digest" or not user or not password:
         raise ValueError("auth= is not of the form digest:user:password")
     return scheme, who
-
-
-def _timeout_s(text: str | None) -> float:
-    if text is None:
-        return TIMEOUT_S
-    with suppress(ValueError):
-        if TIMEOUT_S_MIN <= float(text) <= TIMEOUT_S_MAX:
-            return float(text)
-    raise ValueError(f"timeout={text!r} is not a number of seconds from {TIMEOUT_S_MIN} to {TIMEOUT_S_MAX:.0f}")
 
 
 def _tls(asked: Mapping[str, str]) -> Mapping[str, str] | None:

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from openintent.server.cycles import TRANSPORT
 from openintent.server.exchange import Desk, Exchange
-from openintent.server.forwarding import Relay
+from openintent.server.forwarding import Relay, StreamExchange
 from openintent.server.pages import HOST, index
 from openintent.server.service import Service
 from openintent.server.stream import SOCKET_BYTES_MAX, Stream
@@ -25,7 +25,7 @@ STREAM_HEADERS: Final = (
 )
 
 
-class AsgiExchange(Exchange):
+class AsgiExchange(StreamExchange):
     """An exchange whose answer is a future."""
 
     __slots__ = ("scope", "stream", "written")

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from http import HTTPStatus
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from openintent.core.answers import Reply
 from openintent.grantor.grantor import Refusal
@@ -115,10 +115,6 @@ class Exchange(ABC):
     @abstractmethod
     def write(self) -> None:
         """Put the answer on the connection."""
-
-    def relay(self, stream: Any) -> None:
-        """What follows the head of the answer is another server's stream: only for a lane that knows streams."""
-        raise NotImplementedError(stream)
 
     def gone(self) -> None:
         """The client went away."""

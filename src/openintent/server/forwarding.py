@@ -4,14 +4,20 @@ Promised: a request is passed on once, and those of one connection in their orde
 answered. If the answer does not come, the client is told that it may have happened, as long as it could have; its
 attempt id makes a repeat safe. Nobody waits for a leader that has been replaced. A stream is passed on as it comes; the
 client resumes it by its last event, wherever it asks then.
+
+A client that would rather ask the leader itself says so with `Prefer: redirect` (RFC 7240): it is told where, and
+nothing is passed on. A server that does not know the word passes it on, which is right too.
 """
 
 import asyncio
+from abc import abstractmethod
+from collections.abc import Mapping
 from itertools import count
 from typing import Final
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
+import msgspec
 from starlette.types import Receive, Send
 
 from openintent.clock import boot_s
@@ -46,6 +52,18 @@ NOT_PASSED_ON: Final = frozenset(
 NOT_PASSED_BACK: Final = frozenset(
     {b"connection", b"content-length", b"content-type", b"transfer-encoding", b"x-request-id", b"x-term", b"x-rev"}
 )
+# A leader may be another one the next moment: nobody is to remember where it was.
+REDIRECTED: Final = b"location: %b\r\ncache-control: no-store\r\npreference-applied: redirect\r\n"
+
+
+class StreamExchange(Exchange):
+    """One of a lane that knows streams."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def relay(self, stream: "Relay") -> None:
+        """What follows the head of the answer is the leader's stream."""
 
 
 class Forwarder:
@@ -84,6 +102,9 @@ class Forwarder:
     async def forward(self, exchange: Exchange) -> None:
         if exchange.done:
             return  # its client went away at once
+        if prefers_redirect(exchange.headers):
+            self._redirect(exchange)
+            return
         task = asyncio.current_task()
         assert task is not None
         before, self._last[exchange.origin] = self._last.get(exchange.origin), task
@@ -131,6 +152,15 @@ class Forwarder:
 
     # The way there
 
+    def _redirect(self, exchange: Exchange) -> None:
+        leader = self.leader
+        if leader is None:
+            exchange.refuse(Refusal.UNAVAILABLE)
+            return
+        location = url_of(leader) + _target(exchange)
+        extra = REDIRECTED % location.encode("latin-1")
+        exchange.conclude_at_once(307, msgspec.json.encode({"location": location}), extra=extra)
+
     def _note_waiting(self, exchange: Exchange, task: asyncio.Task[object]) -> int:
         """A client that goes away is to be noticed over there. Below 0: the grantor's own numbers are above."""
         number = exchange.waiting = -next(self._numbers)
@@ -143,14 +173,12 @@ class Forwarder:
         except (OSError, TimeoutError):
             exchange.refuse(Refusal.UNAVAILABLE)
             return
-        target = exchange.path + (f"?{exchange.query}" if exchange.query else "")
-        request = self._request(line.member, exchange.method, target, exchange.headers, exchange.body)
+        request = self._request(line.member, exchange.method, _target(exchange), exchange.headers, exchange.body)
         try:
             async with asyncio.timeout(ANSWER_S_MAX):
                 answer = await line.ask(request)
         except (Unanswered, TimeoutError):
-            line.close()
-            exchange.refuse(Refusal.UNAVAILABLE if exchange.method == "GET" else Refusal.OUTCOME_UNKNOWN)
+            _unanswered(exchange, line)
         except BaseException:
             line.close()
             raise
@@ -190,9 +218,12 @@ class Forwarder:
     def _pass_back(self, exchange: Exchange, answer: Answer, line: Line) -> None:
         exchange.waiting = 0
         exchange.term, exchange.rev = answer.number(b"x-term"), answer.number(b"x-rev")
-        if answer.is_stream:
+        if answer.is_stream and isinstance(exchange, StreamExchange):
             exchange.relay(Relay(line, self._stopping))
             exchange.conclude_at_once(200, b"")
+            return
+        if answer.is_stream:  # what was asked for has none: whoever answered does not speak as we do
+            _unanswered(exchange, line)
             return
         self._give_back(line, answer)
         extra = b"".join(b"%b: %b\r\n" % each for each in answer.headers.items() if each[0] not in NOT_PASSED_BACK)
@@ -237,6 +268,21 @@ class Relay:
 
     def discard(self) -> None:
         self._line.close()
+
+
+def prefers_redirect(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the client wants to ask the leader itself."""
+    preferences = headers.get(b"prefer", b"").lower().split(b",")
+    return any(each.partition(b";")[0].strip() == b"redirect" for each in preferences)
+
+
+def _target(exchange: Exchange) -> str:
+    return exchange.path + (f"?{exchange.query}" if exchange.query else "")
+
+
+def _unanswered(exchange: Exchange, line: Line) -> None:
+    line.close()
+    exchange.refuse(Refusal.UNAVAILABLE if exchange.method == "GET" else Refusal.OUTCOME_UNKNOWN)
 
 
 def url_of(member: str) -> str:

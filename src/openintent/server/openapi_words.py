@@ -14,7 +14,8 @@ hangs or is cut off, the lease lapses and the next one goes on.
 JSON in, JSON out. `/v1` is the same as `/api/v1`. Creating answers 200. Dates are UTC without an offset, for people \
 to read; what matters is also given as a number of seconds, which needs no clock.
 
-Every refusal has the shape `Problem`: go by `error.code`. A method that a path does not have is 405, with `Allow`."""
+Every refusal has the shape `Problem`: go by `error.code`. A method that a path does not have is 405, with `Allow`. \
+With `Prefer: redirect`, one of several servers that does not lead is 307, with the leader's address as `Location`."""
 
 TAGS: Final = {  # by the module that has the handlers
     "leases": ("Leases", "Take a part of an intent, or of a plain space, for a while. Tokens fence off who came late."),

@@ -17,7 +17,7 @@ from openintent.server.auth import FAILURES_MAX, is_loopback
 from openintent.server.stream import STREAMS_MAX
 
 ENV_PREFIX: Final = "OPENINTENT_"
-# The load is looked at ten times a second: less than two looks could not be told from none.
+# A turn may take 100 ms: less than two of them could not be told from a busy moment.
 SHED_MS_MIN: Final = 200
 
 

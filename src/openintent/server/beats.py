@@ -14,7 +14,7 @@ from openintent.model import Limits
 from openintent.server import bodies
 from openintent.wire import HeartbeatBody, Verdict
 
-BEATS_BYTES_MAX: Final = 64 * 1024 * 1024  # about what they take in memory: each so many,
+BEATS_BYTES_MAX: Final = 256 * 1024 * 1024  # for some 700,000 leases. About what they take in memory: each so many,
 BEAT_BYTES: Final = 600
 BYTES_PER_BODY_BYTE: Final = 7  # and for each byte of its body as many more
 

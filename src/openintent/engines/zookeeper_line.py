@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from kazoo.client import KazooClient
@@ -134,12 +135,14 @@ class Call:
         return not self._in_doubt and bool(self._client.connected)
 
     async def open(self) -> None:
+        began_s = monotonic()
         self._client.start_async()
         try:
             async with asyncio.timeout(self._place.timeout_s):
                 await self._opened
         except (TimeoutError, ConnectionError) as error:
-            told = _one_line(error) if str(error) else f"no answer within {self._place.timeout_s:g} s"
+            late = monotonic() - began_s >= self._place.timeout_s  # then the library gave up for the same reason
+            told = f"no answer within {self._place.timeout_s:g} s" if late or not str(error) else _one_line(error)
             raise EngineUnavailable(f"{self._place.name} cannot be reached: {told}") from error
 
     async def close(self) -> None:

@@ -17,6 +17,24 @@ class Part:
         return {**self.short, **self.long} if long else self.short
 
 
+def _failover(engine: str) -> Part:
+    """Three servers on one engine, and whatever can fail there."""
+    names = ("", "_sdk", "_freezes", "_waiting", "_redis")
+    return Part(
+        f"failover on {engine}",
+        (*(f"tests/e2e/test_failover{name}.py" for name in names), "-k", engine),
+        short={"failover_engines": 4, "failover_rounds": 12, "failover_freezes": 10},
+        long={
+            "failover_rounds": 50,
+            "failover_sdk_rounds": 50,
+            "failover_sdk_workers": 16,
+            "failover_freezes": 100,
+            "failover_waiters": 1_000,
+            "failover_readers": 200,
+        },
+    )
+
+
 PARTS = (
     Part("rules", ("tests/core",), long={"examples": 600, "example_steps": 60}),
     Part(
@@ -41,26 +59,7 @@ PARTS = (
     Part("partitions and pauses", ("tests/e2e/test_chaos.py",), short={"chaos_rounds": 40}, long={"chaos_rounds": 200}),
     Part("clocks", ("tests/e2e/test_clocks.py",), long={"clock_lapses": 50, "clock_reboots": 12}),
     Part("waiting", ("tests/e2e/test_waiting.py",), long={"takeovers": 100}),
-    Part(
-        "failover",
-        (
-            "tests/e2e/test_failover.py",
-            "tests/e2e/test_failover_sdk.py",
-            "tests/e2e/test_failover_freezes.py",
-            "tests/e2e/test_failover_waiting.py",
-            "tests/e2e/test_failover_redis.py",
-        ),
-        short={"failover_rounds": 12, "failover_freezes": 10},
-        long={
-            "failover_rounds": 50,
-            "failover_sdk_rounds": 50,
-            "failover_sdk_workers": 16,
-            "failover_freezes": 100,
-            "failover_waiters": 1_000,
-            "failover_readers": 200,
-            "failover_engines": 4,
-        },
-    ),
+    *(_failover(engine) for engine in ("postgres", "etcd", "zookeeper", "redis")),
     Part("stop in time", ("tests/e2e/test_stop_in_time.py",), long={"freezes": 20, "cuts": 5}),
     Part(
         "black box on every engine",

@@ -75,6 +75,7 @@ class Worker:
     def tell(self, word: str) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
+        assert not self._process.stdin.is_closing(), f"{self.name} has ended: {self.complaints()}"
         self._process.stdin.write(f"{word}\n".encode())
 
     def pause(self) -> None:

@@ -96,6 +96,22 @@ async def test_a_leader_whose_trust_has_ended_answers_nothing_not_even_a_renewal
         first.acquire("ann", "other")
 
 
+async def test_a_leader_that_may_not_speak_does_not_go_round_and_round(first):
+    """What is due cannot be dealt with, however often it is looked at."""
+    first.acquire("ann", ttl_ms=600)
+    first.clock.ms += 300  # by now it is time to put into order what falls due soon
+    assert await first.acquire("bob", "other").heard() == "sent"
+    first.engine.hold()
+    first.clock.ms += round(TTL_S * 1_000)
+    turns = []
+    first.grantor._wall_ms = lambda: turns.append(1) or 0
+    first.grantor._turn()
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+    assert len(turns) < 10
+    first.engine.let_go()
+
+
 async def test_a_commit_that_comes_back_after_trust_has_ended_is_told_only_by_a_new_term(first):
     first.engine.hold()
     caller = first.acquire("ann")

@@ -34,6 +34,7 @@ log = logging.getLogger("openintent.grantor")
 
 TURN_MS_MAX: Final = 250  # the loop turns at least this often, so that ledger time keeps up
 BEAT_MS: Final = 5_000  # ledger time is written down at least this often
+UNTRUSTED_MS: Final = 50  # a leader that may not speak looks this often whether it may again
 RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 2.0
 OUTCOME_PATIENCE_S: Final = 10.0
@@ -145,7 +146,7 @@ class Grantor:
         log.info("term began term=%d leases=%d token=%d", self.term, len(self._books.leases), self._books.token)
 
     async def _say_farewell(self) -> None:
-        self._books.now_ms = self._now()
+        self._books.now_ms = self._clock.read(self._boot_ms())
         batch = self._ledger.take_batch()
         batch.changes["f/"] = self._ledger.farewell()
         try:
@@ -247,9 +248,6 @@ class Grantor:
     def _note_date(self, now_ms: int) -> None:
         """Dates follow the wall clock, which may step."""
         self.date_offset_ms = self._books.date_offset_ms = self._wall_ms() - now_ms
-
-    def _now(self) -> int:
-        return self._clock.read(self._boot_ms())
 
     def _deliver(self) -> None:
         """Hand the answers in the outbox to those who wait; one that is gone by now loses only its own."""
@@ -368,28 +366,30 @@ class Grantor:
 
     # Time
 
-    def _set_alarm(self) -> None:
+    def _set_alarm(self, least_ms: int = 0) -> None:
         """Wake up when the next thing falls due, and in any case soon enough for ledger time to keep up."""
         self._alarm.cancel()
         now_ms = self._books.now_ms
         self._alarm_ms = min(self._ledger.due_ms(), now_ms + TURN_MS_MAX)
-        delay_s = max(0, self._alarm_ms - now_ms) / 1_000
+        delay_s = max(least_ms, self._alarm_ms - now_ms) / 1_000
         self._alarm = asyncio.get_running_loop().call_later(delay_s, self._turn)
 
     def _turn(self) -> None:
         if not self.serving or self._stopping:
             return
-        self._note_date(self._now())
+        now_ms, least_ms = self._clock.read(self._boot_ms()), 0
+        self._note_date(now_ms)
         self._alarm_ms = DEAD  # it has rung; `apply` need not set it
         try:
             self.apply(Tick())
         except NotServing:  # trust has ended; the next commit brings it back, or ends the term
             give_up(self._parcels)
+            least_ms = UNTRUSTED_MS  # what is due stays so until then
         self._tell_lengths()
-        if self._now() - self._committed_ms >= self._beat_ms and self._books.written < self._books.batch:
+        if now_ms - self._committed_ms >= self._beat_ms and self._books.written < self._books.batch:
             self._books.written = self._books.batch  # an empty batch: the beat
             self._work.set()
-        self._set_alarm()
+        self._set_alarm(least_ms)
 
 
 def _encoded(batch: Batch) -> list[Change]:

@@ -122,13 +122,9 @@ TERMS: Final = (
             Edit(
                 "grantor/grantor.py",
                 "        reply = self._ledger.apply(command, now_ms)\n",
-                "        reply = self._ledger.apply(command, self._now())\n",
-            ),
-            Edit(
-                "grantor/grantor.py",
-                "        return self._clock.read(self._boot_ms())",
                 "        self._wall_seen = max(getattr(self, '_wall_seen', 0), self._wall_ms())\n"
-                "        return self._wall_seen - self._wall_began",
+                "        now_ms = self._wall_seen - self._wall_began\n"
+                "        reply = self._ledger.apply(command, now_ms)\n",
             ),
             Edit(
                 "grantor/grantor.py",

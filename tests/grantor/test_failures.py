@@ -43,6 +43,14 @@ async def test_a_commit_that_happened_after_all_is_acknowledged(stage):
     assert stage.do(GetLease(lease_id="L1")).reply.answer.lease.token == 1
 
 
+async def test_a_bug_of_ours_before_the_commit_ends_the_term_too_and_leaves_nobody_waiting(stage):
+    honest = stage.grantor.feed.gather
+    stage.grantor.feed.gather = lambda *_: stage.grantor.feed.__dict__.update(gather=honest) or 1 / 0
+    assert await stage.acquire("ann").heard() == "unavailable"
+    assert await (await serving_again(stage)).heard() == "sent"
+    assert stage.grantor.term == 2
+
+
 async def test_a_new_term_begins_and_tokens_rise(stage):
     await stage.acquire("ann").heard()
     stage.engine.faults = ["after"]

@@ -273,6 +273,7 @@ class Onlooker:
     def __init__(self, place: int, *, scheduler: Scheduler, network: Network, history: History) -> None:
         self.loop = SimLoop(scheduler)
         self._transport = SimTransport(network, self.loop, f"onlooker {place}", 1, history, only=place)
+        self._history = history
         self.quiet = False
         self.loop.call_soon(self.loop.create_task, self._live())
 
@@ -281,6 +282,7 @@ class Onlooker:
         while not self.quiet:
             with suppress(OpenIntentError):
                 await drivers.run_async(flows.send(call), self._transport)
+                self._history.count("looked on")
             await asyncio.sleep(LOOK_S)
 
 

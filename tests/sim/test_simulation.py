@@ -59,6 +59,7 @@ NEEDED_OF_SEVERAL = (
     "lapse of a promise",
     "leader cut from the engine",
     "leader frozen",
+    "looked on",
     "lost",
     "no answer from the engine",
     "preempted",

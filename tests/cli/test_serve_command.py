@@ -35,6 +35,17 @@ def test_a_port_that_is_taken_is_named_with_what_to_do(tmp_path):
     assert f"--port {port + 1}" in refused.err
 
 
+def test_an_engine_that_cannot_be_reached_is_named_with_what_to_do():
+    with socket.socket() as nobody:  # bound, but nobody listens
+        nobody.bind(("127.0.0.1", 0))
+        place = f"redis://127.0.0.1:{nobody.getsockname()[1]}/0"
+        refused = cli("serve", "--port", 0, "--engine", place, "--log-level", "error")
+    assert (refused.code, refused.out) == (1, "")
+    assert f"{place} cannot be reached" in refused.err
+    assert "correct host and port in the URL" in refused.err
+    assert "sqlite" not in refused.err
+
+
 def test_a_taken_port_begins_no_term(tmp_path):
     database = tmp_path / "leases.db"
     with socket.socket() as other:

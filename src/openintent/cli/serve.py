@@ -53,7 +53,7 @@ def serve(config: str | None, **flags: object) -> None:
     except BadSettings as faults:
         raise click.UsageError(str(faults)) from None
     ready: list[str] = []
-    with _explained(settings.host, settings.port, ready):
+    with _explained(settings, ready):
         _run(settings, ready)
     click.echo("Stopped; all is stored." if settings.engine != "memory:" else "Stopped.")
 
@@ -69,7 +69,7 @@ def _run(settings: "Settings", ready: list[str]) -> None:
 
 
 @contextmanager
-def _explained(host: str, port: int, ready: list[str]) -> Iterator[None]:
+def _explained(settings: "Settings", ready: list[str]) -> Iterator[None]:
     """What keeps a server from starting, as one line for a person who has never seen it.
 
     Once it is ready, such a failure is no mistake of theirs any more but a bug of ours, and shown as one.
@@ -81,7 +81,7 @@ def _explained(host: str, port: int, ready: list[str]) -> Iterator[None]:
     except EngineInUse as failure:
         raise Problem(str(failure), "use that server, stop it, or keep another database with --engine") from None
     except EngineError as failure:
-        raise Problem(str(failure), "name another place with --engine, such as sqlite:////var/lib/leases.db") from None
+        raise Problem(str(failure), _remedy(settings.engine, str(failure))) from None
     except ValueError as failure:  # the engine's URL
         if ready:
             raise
@@ -89,7 +89,15 @@ def _explained(host: str, port: int, ready: list[str]) -> Iterator[None]:
     except OSError as failure:
         if ready:
             raise
-        raise _cannot_listen(host, port, failure) from None
+        raise _cannot_listen(settings.host, settings.port, failure) from None
+
+
+def _remedy(engine: str, trouble: str) -> str:
+    from openintent.cli.doctor_engine import ON_THIS_MACHINE, remedy_for  # noqa: PLC0415  # as above
+
+    if engine.partition(":")[0] in ON_THIS_MACHINE:
+        return "name another place with --engine, such as sqlite:////var/lib/leases.db"
+    return remedy_for(trouble)
 
 
 def _cannot_listen(host: str, port: int, failure: OSError) -> Problem:

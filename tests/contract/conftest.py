@@ -3,10 +3,8 @@
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from engine_words import Opener, commit, opened
 from faultproxy import FaultProxy
 from posts import POSTS, Post
 from remote_words import ON_SERVERS, by_way_of, port_of, proxy_to
+from servers import Servers, required
 
 from openintent.engines.base import Engine, Put
 
@@ -23,32 +22,6 @@ from openintent.engines.base import Engine, Put
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-class Servers:
-    """One server of each kind for all tests of a process, started when it is first needed."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._open = ExitStack()
-        self._places: dict[str, Callable[[], str]] = {}
-
-    def require(self, name: str) -> Any:
-        """Its module. Where it is not installed the test is skipped."""
-        module: Any = import_module(f"server_{name}")
-        missing: str | None = module.missing()
-        if missing is not None and "CI" not in os.environ:
-            pytest.skip(reason=f"{missing} is not installed")
-        return module
-
-    def fresh_url(self, name: str) -> str:
-        if name not in self._places:
-            running: AbstractContextManager[Callable[[], str]] = self.require(name).running(self._folder / name)
-            self._places[name] = self._open.enter_context(running)
-        return self._places[name]()
-
-    def close(self) -> None:
-        self._open.close()
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +41,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def installed(kind: str, servers: Servers) -> None:
     """For those that start a server of their own: they are skipped, too, where there is none."""
-    servers.require(kind)
+    required(kind)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +49,7 @@ def certificate(kind: str, servers: Servers) -> Iterator[Path]:
     """A folder with that of the server, of its clients, and of who vouches for both: it is one and the same."""
     if shutil.which("openssl") is None and "CI" not in os.environ:
         pytest.skip(reason="openssl is not installed")
-    with own_folder(servers.require(kind).USERS) as folder:
+    with own_folder(required(kind).USERS) as folder:
         key, cert = folder / "key.pem", folder / "cert.pem"
         words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
         words += ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
@@ -98,7 +71,7 @@ def url(kind: str, tmp_path: Path, servers: Servers) -> str:
 def server(kind: str, servers: Servers) -> Any:
     """For tests that need more of it than a place."""
     servers.fresh_url(kind)
-    return servers.require(kind).RUNNING[-1]
+    return required(kind).RUNNING[-1]
 
 
 @pytest.fixture

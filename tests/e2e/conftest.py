@@ -1,8 +1,6 @@
 """One server per test, in a process and a folder of its own, and connections that do not outlive the test."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,8 +8,9 @@ from everyengine import server_on
 from failover_engines import ENGINES, RealEngine, real_engine_running
 from proving import size
 from rawhttp import Connect, Connection
-from servercluster import Cluster, engine_running, running
+from servercluster import Cluster, running
 from serverprocess import ServerProcess
+from servers import Servers
 
 
 @pytest.fixture
@@ -22,13 +21,9 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
 @pytest.fixture(scope="session")
 def fresh_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
     """The URL of a place where nothing is yet, on one server of that engine for all tests of a process."""
-    with ExitStack() as running:
-
-        @cache
-        def started(name: str) -> Callable[[], str]:
-            return running.enter_context(engine_running(name, tmp_path_factory.mktemp(name)))
-
-        yield lambda name: started(name)()
+    servers = Servers(tmp_path_factory.mktemp("servers"))
+    yield servers.fresh_url
+    servers.close()
 
 
 @pytest.fixture

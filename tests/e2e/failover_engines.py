@@ -4,19 +4,16 @@ PROOF_FAILOVER_ENGINES says how many of them; the first alone is quick.
 """
 
 import asyncio
-import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import count
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 
-import pytest
 import server_etcd
 import server_postgres
 import server_redis
@@ -26,6 +23,7 @@ from failover_faults import OF_LEADER, Fault, connections_cut, restarted
 from peerlinks import PeerLinks, peer_links
 from ports import free_ports
 from servercluster import ELECTION_S_MAX, LEADER_TTL_S, LOOK_S, Cluster
+from servers import required
 
 MEMBERS = 3
 # A member that is frozen does not answer, and another would. By default, too, it is no longer than the leader ttl.
@@ -194,9 +192,6 @@ ENGINES = {"postgres": postgres, "etcd": etcd, "zookeeper": zookeeper, "redis": 
 
 @contextmanager
 def real_engine_running(name: str, folder: Path) -> Iterator[RealEngine]:
-    """One that runs; a test is skipped where it is not installed, but not in CI."""
-    missing = import_module(f"server_{name}").missing()
-    if missing is not None and "CI" not in os.environ:
-        pytest.skip(reason=f"{missing} is not installed")
+    required(name)
     with ENGINES[name](folder) as engine:
         yield engine

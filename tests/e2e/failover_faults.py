@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Protocol
 
 from servercluster import Cluster
+from serverprocess import ServerProcess
 
 Fault = Callable[[Cluster], AbstractAsyncContextManager[float]]
 
@@ -19,22 +20,20 @@ Fault = Callable[[Cluster], AbstractAsyncContextManager[float]]
 # Of the one that leads. After each of these a later term begins.
 
 
-@asynccontextmanager
-async def kill(cluster: Cluster) -> AsyncIterator[float]:
-    leader = await cluster.leader()
-    struck_at = monotonic()
-    leader.kill()
-    yield struck_at
-    await asyncio.to_thread(leader.start)
+def ended(how: Callable[[ServerProcess], None]) -> Fault:
+    @asynccontextmanager
+    async def fault(cluster: Cluster) -> AsyncIterator[float]:
+        leader = await cluster.leader()
+        struck_at = monotonic()
+        await asyncio.to_thread(how, leader)
+        yield struck_at
+        await asyncio.to_thread(leader.start)
+
+    return fault
 
 
-@asynccontextmanager
-async def hand_over(cluster: Cluster) -> AsyncIterator[float]:
-    leader = await cluster.leader()
-    struck_at = monotonic()
-    assert await asyncio.to_thread(leader.stop) == 0
-    yield struck_at
-    await asyncio.to_thread(leader.start)
+def stop(server: ServerProcess) -> None:
+    assert server.stop() == 0
 
 
 @asynccontextmanager
@@ -61,7 +60,12 @@ async def freeze(cluster: Cluster) -> AsyncIterator[float]:
         leader.signal(signal.SIGCONT)
 
 
-OF_LEADER: Mapping[str, Fault] = {"kill": kill, "hand_over": hand_over, "cut": cut_off, "freeze": freeze}
+OF_LEADER: Mapping[str, Fault] = {
+    "kill": ended(ServerProcess.kill),
+    "hand_over": ended(stop),
+    "cut": cut_off,
+    "freeze": freeze,
+}
 
 
 # Of an engine that is one server: it is back when the block begins

@@ -1,17 +1,14 @@
 """Several servers on one engine, each a process with a link of its own to that engine; and callers who try them all."""
 
 import asyncio
-import os
 import random
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from importlib import import_module
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import pytest
 from eventreader import EventReader
 from faultproxy import FaultProxy
 from rawhttp import UNKNOWN, Answer, Connection
@@ -26,17 +23,6 @@ AGAIN_S = 0.05
 TRY_S_MAX = 8.0  # a frozen server does not answer; another would
 PLACE = re.compile(r"127\.0\.0\.1:(\d+)")
 PLACES = re.compile(r"127\.0\.0\.1:\d+(,127\.0\.0\.1:\d+)*")
-
-
-@contextmanager
-def engine_running(name: str, folder: Path) -> Iterator[Callable[[], str]]:
-    """A real one; gives what makes the URL of a place where nothing is yet."""
-    module: Any = import_module(f"server_{name}")
-    missing = module.missing()
-    if missing is not None and "CI" not in os.environ:
-        pytest.skip(reason=f"{missing} is not installed")
-    with module.running(folder) as fresh_url:
-        yield fresh_url
 
 
 class Cluster:

@@ -236,13 +236,17 @@ async def reworded(url: str, said: bytes, instead: bytes) -> AsyncIterator[str]:
             while data := await source.read(65_536):
                 sink.write(re.sub(said, instead, data))
         sink.close()
+        with suppress(OSError):
+            await sink.wait_closed()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, here = await asyncio.open_connection("127.0.0.1", int(PORT.search(url)[1]))
-        await asyncio.gather(carry(reader, here), carry(there, writer))
+        carried.append(asyncio.gather(carry(reader, here), carry(there, writer)))
 
+    carried: list[asyncio.Future[list[None]]] = []
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
         yield PORT.sub(f"127.0.0.1:{listener.sockets[0].getsockname()[1]}", url)
+    await asyncio.gather(*carried)  # who asked has hung up: nothing of this may outlive the loop
 
 
 # No old server can be installed here. So a new one is used, and only what tells its version is changed on the way.

@@ -6,12 +6,13 @@ import sys
 
 from engine_words import commit
 
-from openintent.engines import sqlite
+from openintent.engines import sqlite_database
 from openintent.engines.base import Delete, Put
+from openintent.engines.sqlite import SqliteEngine
 
 
 async def main(path: str) -> None:
-    engine = sqlite.SqliteEngine(path, address="http://127.0.0.1:8123")
+    engine = SqliteEngine(path, address="http://127.0.0.1:8123")
     while True:
         beat = (await engine.head()).beat + 1
         await commit(
@@ -22,5 +23,6 @@ async def main(path: str) -> None:
 
 if __name__ == "__main__":
     # Small bounds, so that it is killed while folding as often as while committing.
-    sqlite.SLICE_WEIGHT, sqlite.IDLE_WEIGHT, sqlite.FORCED_WEIGHT = 20, 30, 60
+    for name, weight in {"SLICE_WEIGHT": 20, "IDLE_WEIGHT": 30, "FORCED_WEIGHT": 60}.items():
+        setattr(sqlite_database, name, weight)
     asyncio.run(main(sys.argv[1]))

@@ -9,7 +9,7 @@ MUTANTS: Final = (
         "the last commit of the journal is dropped when the file is opened",
         (
             Edit(
-                "engines/sqlite.py",
+                "engines/sqlite_database.py",
                 "            folded = self._db.execute(",
                 "            self.weight -= self._pending.pop().weight if len(self._pending) > 1 else 0\n"
                 "            folded = self._db.execute(",
@@ -21,7 +21,7 @@ MUTANTS: Final = (
         "a failed write is taken for a good one",
         (
             Edit(
-                "engines/sqlite.py",
+                "engines/sqlite_database.py",
                 '            self._stop(error)\n            raise OutcomeUncertain(f"{self.path}: {error}") from error',
                 "            pass",
             ),
@@ -34,7 +34,7 @@ MUTANTS: Final = (
         "after a failed sync the file is used without a proof that it can be written",
         (
             Edit(
-                "engines/sqlite.py",
+                "engines/sqlite_database.py",
                 "        self._store.checkpoint()\n        found",
                 "        found",
             ),
@@ -44,14 +44,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a commit does not look whether the head has moved",
-        (Edit("engines/sqlite.py", "            raise Deposed(actual)", "            pass"),),
+        (Edit("engines/sqlite_database.py", "            raise Deposed(actual)", "            pass"),),
         (tests("contract/test_engines.py::test_a_deposed_writer_commits_nothing"),),
     ),
     Mutant(
         "a fold that breaks off has taken its commits out of the journal",
         (
             Edit(
-                "engines/sqlite.py",
+                "engines/sqlite_database.py",
                 "        with self._db:\n            self._delete_ranges(ranges)",
                 '        if True:\n            self._db.execute("DELETE FROM journal WHERE id <= ?", (rows[-1].id,))\n'
                 "            self._delete_ranges(ranges)",
@@ -123,7 +123,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a commit is not synced to the disk",
-        (Edit("engines/sqlite.py", 'db.pragma("synchronous", "full")', 'db.pragma("synchronous", "normal")'),),
+        (Edit("engines/sqlite_database.py", 'db.pragma("synchronous", "full")', 'db.pragma("synchronous", "normal")'),),
         (tests("power/test_power_cuts.py::test_a_power_cut_loses_nothing_that_was_acknowledged"),),
         number=28,
     ),

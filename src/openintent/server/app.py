@@ -208,7 +208,7 @@ def gate_of(settings: Settings) -> Gate:
 async def serve(settings: Settings, announce: Announce) -> None:
     """Run until told to stop by SIGINT or SIGTERM."""
     gate = gate_of(settings)
-    engine = open_engine(settings.engine, address=f"http://{settings.host}:{settings.port}")
+    engine = open_engine(settings.engine, address=f"http://{settings.host}:{settings.port}", apart=True)
     try:
         if engine.notice is not None:
             log.warning("engine warned notice=%s", engine.notice)

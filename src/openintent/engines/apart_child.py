@@ -78,6 +78,8 @@ class Child:
 
     async def end(self) -> None:
         """Wait for it."""
+        if not self._end:
+            self._attach(asyncio.get_running_loop())
         await self._ended.wait()
 
     def gone(self) -> None:

@@ -16,7 +16,11 @@ async def main(path: str, *, apart: bool) -> None:
         seen = await engine.head()
         beat = seen.beat + 1
         await commit(
-            engine, Put(f"a/{beat:06}", b""), Put(f"b/{beat:06}", b""), Delete(f"b/{beat - 10:06}"), token=seen.token + 1
+            engine,
+            Put(f"a/{beat:06}", b""),
+            Put(f"b/{beat:06}", b""),
+            Delete(f"b/{beat - 10:06}"),
+            token=seen.token + 1,
         )
         os.write(sys.stdout.fileno(), f"{beat}\n".encode())
 

@@ -2,12 +2,12 @@
 
 A server has a process of its own for its file, with one thread, which opens the database when the server starts and
 then commits. strace counts the calls of each name by itself: a `Point` is exact. Where that process ends, the server
-is ended, too (`Companion`): by itself it would go on with another one, which is for other tests.
+is ended, too (`end_together`): by itself it would go on with another one, which is for other tests.
 """
 
 import asyncio
+import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -20,9 +20,12 @@ from typing import NamedTuple
 import pytest
 from serverprocess import ServerProcess
 
+from openintent.engines.apart_child import PROGRAM
+
 # By the first all files come into being; by the last the process tells the server that it is done.
 CALLS = ("openat", "pwrite64", "fsync", "fdatasync", "ftruncate", "unlink", "sendto")
 TRACED = "trace=" + ",".join(CALLS)
+KILLED = b"+++ killed by SIGKILL +++\n"
 BIRTH_S_MAX = 30.0
 SITE = Path(__file__).with_name("site")  # where Python finds what is to be done first in each process
 
@@ -64,7 +67,7 @@ def points(log: Path, database: Path) -> list[Point]:
 
 def traced_from_birth(log: Path, *how: str) -> dict[str, str]:
     """Settings with which a server's process for its file runs under strace."""
-    command = ["strace", "-D", "-qq", "-o", str(log), "-e", TRACED, *how]
+    command = ["strace", "-D", "-q", "-o", str(log), "-e", TRACED, *how]
     return {"PYTHONPATH": str(SITE), "STRACED": json.dumps(command)}
 
 
@@ -87,39 +90,43 @@ async def born(server: ServerProcess) -> int:
             await asyncio.sleep(0.002)
 
 
-@asynccontextmanager
-async def companion(server: ServerProcess) -> AsyncIterator[None]:
-    """The server ends as soon as its process for the file does, if that is killed: before another one has begun."""
-    loop = asyncio.get_running_loop()
-    ended = os.pidfd_open(await born(server))
-    loop.add_reader(ended, server.end_too, ended)
-    try:
-        yield
-    finally:
-        loop.remove_reader(ended)
-        os.close(ended)
+async def end_together(server: ServerProcess, log: Path) -> None:
+    """End the server as soon as its process for the file was killed, before another one has begun."""
+    pid = server.pid
+    while not was_killed(log):  # noqa: ASYNC110  # strace says when
+        await asyncio.sleep(0.002)
+    with suppress(ProcessLookupError):  # without that process it need not even have started
+        os.kill(pid, signal.SIGKILL)
+
+
+def was_killed(log: Path) -> bool:
+    """Whether that is the last thing in a log."""
+    with suppress(FileNotFoundError), log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(KILLED)))
+        return file.read() == KILLED
+    return False
 
 
 class Tracer:
-    """Traces one thread from construction until `end`, or until that thread is no more."""
+    """Traces one process from construction until `end`, or until that is no more."""
 
-    def __init__(self, thread: int, log: Path | str, *how: str) -> None:
-        command = ["strace", "-p", str(thread), "-o", str(log), "-e", TRACED, *how]
+    def __init__(self, process: int, log: Path | str, *how: str) -> None:
+        command = ["strace", "-p", str(process), "-o", str(log), "-e", TRACED, *how]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         assert self._process.stderr is not None
         said = self._process.stderr.readline()
         assert said.endswith("attached\n"), said
 
     def end(self) -> None:
-        """The thread goes on by itself."""
+        """The process goes on by itself."""
         self._process.terminate()
         with self._process as process:
             process.wait()
 
 
 @contextmanager
-def tracing(thread: int, log: Path | str, *how: str) -> Iterator[Tracer]:
-    tracer = Tracer(thread, log, *how)
+def tracing(process: int, log: Path | str, *how: str) -> Iterator[Tracer]:
+    tracer = Tracer(process, log, *how)
     try:
         yield tracer
     finally:

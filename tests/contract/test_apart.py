@@ -357,7 +357,7 @@ async def test_whoever_tells_all_processes_to_stop_does_not_stop_this_one(engine
     for number in (signal.SIGINT, signal.SIGTERM):
         os.kill(pid_of(engine), number)
     await commit(engine, Put("k", b""))
-    assert os.getsid(pid_of(engine)) != os.getsid(0)
+    assert os.getsid(pid_of(engine)) != os.getsid(0)  # the terminal's gets its Ctrl-C
 
 
 def test_a_process_that_forgets_to_close_ends_all_the_same(database: Path):

@@ -104,6 +104,8 @@ class Child:
             self._detach()
             self._loop = loop
             loop.add_reader(self._socket.fileno(), self._readable)
+            if self._unsent:
+                loop.add_writer(self._socket.fileno(), self._writable)
 
     def _detach(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -112,12 +114,18 @@ class Child:
 
     def _send(self, some: bytes) -> None:
         self._unsent += some
-        if len(self._unsent) == len(some):
-            self._writable()
+        if len(self._unsent) > len(some):  # it has its turn
+            return
+        self._push()
         if self._unsent and self._loop is not None:
             self._loop.add_writer(self._socket.fileno(), self._writable)
 
     def _writable(self) -> None:
+        self._push()
+        if not self._unsent and self._loop is not None:
+            self._loop.remove_writer(self._socket.fileno())
+
+    def _push(self) -> None:
         try:
             sent = self._socket.send(self._unsent)
         except BlockingIOError:
@@ -125,8 +133,6 @@ class Child:
         except OSError:  # it has ended, which is seen when we read
             sent = len(self._unsent)
         del self._unsent[:sent]
-        if not self._unsent and self._loop is not None:
-            self._loop.remove_writer(self._socket.fileno())
 
     def _readable(self) -> None:
         try:

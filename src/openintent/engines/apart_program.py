@@ -52,16 +52,14 @@ class Line:
 
     def next(self) -> Request | None:
         """None if the server is no more, whatever it had asked before."""
-        while not self._has_ended():
-            if self._requests:
-                request: Request = decode_request(self._requests.popleft())
-                return request
+        while not self._requests:
             some = self._socket.recv(RECEIVE_BYTES)
             if not some:
                 return None
             self._inbox.add(some)
             self._requests.extend(self._inbox.messages())
-        return None
+        request: Request = decode_request(self._requests.popleft())
+        return None if self._has_ended() else request
 
     def tell(self, answer: Answer) -> None:
         self._socket.sendall(frame(answer))

@@ -232,8 +232,8 @@ def run(settings: Settings, announce: Announce) -> None:
 def _tune_interpreter() -> None:
     """Settings that are the process's own: measured to be worth a tenth of the throughput."""
     # The loop lets go of the interpreter's lock between any two requests and takes it back at once. A thread that works
-    # for it, as some engines have one, and sleeps for the default 5 ms between its tries, would be woken and disappointed
-    # each time, which costs both.
+    # for it, as some engines have, asleep for the default 5 ms between its tries, would be woken and disappointed each
+    # time, which costs both.
     sys.setswitchinterval(SWITCH_S)
     # What was imported lives for ever; and of what requests make, hardly anything is cyclic.
     gc.freeze()

@@ -19,7 +19,7 @@ from engine_words import commit, crash_image, everything, following, keys, puts,
 from openintent.engines import apart_program
 from openintent.engines.apart import ApartEngine
 from openintent.engines.apart_child import PROGRAM
-from openintent.engines.apart_words import Announce
+from openintent.engines.apart_words import Announce, Answer, Failed, Inbox, decode_answer, failed, frame
 from openintent.engines.base import Deposed, Head, OutcomeUncertain, Put, Record
 from openintent.engines.lockfile import look
 from openintent.engines.sqlite import SqliteEngine
@@ -118,9 +118,13 @@ async def test_what_was_odd_about_the_files_is_told(database: Path):
     await engine.close()
 
 
-def test_an_error_about_a_path_that_is_no_text_arrives_too(tmp_path: Path):
-    with pytest.raises(EngineUnavailable, match=r"\\udcff does not exist$"):
-        ApartEngine(tmp_path / os.fsdecode(b"\xff") / "x.db")
+def test_an_error_about_a_path_that_is_no_text_arrives_too():
+    said = frame(Answer(None, error=failed(EngineUnavailable(os.fsdecode(b"\xff.db")))))
+    inbox = Inbox()
+    for byte in said:  # however it is cut up
+        inbox.add(bytes([byte]))
+    (message,) = inbox.messages()
+    assert decode_answer(message).error == Failed("EngineUnavailable", "\\udcff.db")
 
 
 def test_a_process_that_cannot_be_started_is_told(database: Path, monkeypatch: pytest.MonkeyPatch):
@@ -175,8 +179,8 @@ async def test_a_cancelled_commit_happens_all_the_same_and_moves_the_head(engine
     with pytest.raises(asyncio.CancelledError):
         await attempt
     os.kill(pid_of(engine), signal.SIGCONT)
+    await until(lambda: engine._head == following(Head()))
     assert await keys(engine) == ["k"]
-    assert await engine.head() == following(Head())
 
 
 async def test_a_disk_that_hangs_does_not_hold_up_the_loop(engine: ApartEngine):
@@ -293,7 +297,7 @@ async def test_another_process_does_not_use_a_file_that_lost_durable_commits(
     await kill(engine)
     for file in database.parent.glob("leases.db-*"):
         file.unlink()
-    for file in older.parent.iterdir():
+    for file in older.parent.glob("*[!k]"):  # not the lock file
         file.rename(database.with_name(file.name))
     for _ in range(2):
         with pytest.raises(EngineCorrupt, match="has lost commits"):
@@ -302,19 +306,43 @@ async def test_another_process_does_not_use_a_file_that_lost_durable_commits(
             await commit(engine)
 
 
-async def test_a_file_that_another_server_took_meanwhile_is_not_reopened_until_it_is_free(
-    engine: ApartEngine, database: Path
-):
+async def test_nobody_else_gets_the_file_while_a_killed_process_is_not_replaced(engine: ApartEngine, database: Path):
     await kill(engine)
-    other = SqliteEngine(database)
-    for _ in range(2):
-        with pytest.raises(EngineInUse):
-            await engine.reopen()
-    with pytest.raises(EngineUnavailable, match="must be reopened"):
-        await commit(engine)
-    await other.close()
+    for opening in (ApartEngine, SqliteEngine):
+        with pytest.raises(EngineInUse, match=f"with pid {os.getpid()}"):
+            opening(database)
     await engine.reopen()
     await commit(engine, Put("k", b""))
+
+
+async def test_a_process_that_cannot_open_the_file_again_leaves_the_lock_with_the_server(
+    engine: ApartEngine, database: Path, tmp_path: Path
+):
+    await commit(engine, Put("k", b""))
+    await kill(engine)
+    aside = database.rename(tmp_path / "aside")
+    database.mkdir()
+    for _ in range(2):
+        with pytest.raises(EngineUnavailable, match="cannot open"):
+            await engine.reopen()
+    with pytest.raises(EngineUnavailable, match="must be reopened: its process has ended with code 0"):
+        await commit(engine)
+    database.rmdir()
+    aside.rename(database)
+    with pytest.raises(EngineInUse):
+        SqliteEngine(database)
+    await engine.reopen()
+    assert await keys(engine) == ["k"]
+
+
+async def test_a_lock_file_that_was_deleted_is_not_made_anew_by_another_process(engine: ApartEngine, database: Path):
+    await commit(engine, Put("k", b""))
+    database.with_name("leases.db.lock").unlink()
+    await kill(engine)
+    with pytest.raises(EngineUnavailable, match="its lock file was deleted: restart the server"):
+        await engine.reopen()
+    with pytest.raises(EngineUnavailable, match="its lock file was deleted"):
+        await commit(engine)
 
 
 async def test_after_close_the_process_has_ended_and_every_call_is_refused(database: Path):

@@ -17,6 +17,7 @@ from openintent.engines import lockfile
 from openintent.engines.apart import ApartEngine
 from openintent.engines.apart_program import Line, Program
 from openintent.engines.apart_words import Announce, Close, Open, Reopen, frame
+from openintent.engines.lockfile import LockFile
 from openintent.engines.sqlite_database import SqliteDatabase
 from openintent.errors import EngineInUse
 
@@ -134,13 +135,17 @@ def test_a_server_that_goes_before_the_first_request_leaves_no_file(database: Pa
     with theirs:
         with ours:
             ours.sendall(frame(Open("", os.getpid())))
-        Program(Line(theirs), str(database)).run()
+        Program(Line(theirs), -1, database).run()
     assert not database.exists()
 
 
 def test_it_ends_after_the_last_request(database: Path):
     ours, theirs = socket.socketpair()
+    lock = LockFile(database)
     with ours, theirs:
         ours.sendall(frame(Open("", os.getpid())) + frame(Reopen()) + frame(Close()) + frame(Reopen()))
-        Program(Line(theirs), str(database)).run()
+        Program(Line(theirs), os.dup(lock.fileno()), database).run()
+    with pytest.raises(EngineInUse):
+        SqliteDatabase(database)
+    lock.release()
     SqliteDatabase(database).close()

@@ -3,12 +3,15 @@
 All work on the file is done by that process (`apart_program.py`), in the order of the calls. What it does, and what it
 promises, is in `sqlite_database.py`. If it ends by itself, the commits under way are in doubt, and `reopen` starts
 another one, as after any error of the disk. It does not live longer than this process.
+
+The lock is held here, and lent: while one such process has ended and the next one has not begun, nobody else can open
+the file. A server that has it to itself trusts in that also when it commits nothing.
 """
 
 import asyncio
 import os
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
@@ -16,7 +19,7 @@ import msgspec
 from openintent.engines.apart_child import Child
 from openintent.engines.apart_words import Announce, Answer, Close, Commit, Open, Reopen, Request, Scan, raised
 from openintent.engines.base import Change, Head, Record
-from openintent.engines.sqlite_database import SqliteDatabase, encode_changes
+from openintent.engines.sqlite_database import SqliteDatabase, encode_changes, locked
 from openintent.errors import EngineUnavailable
 
 
@@ -34,11 +37,15 @@ class ApartEngine:
         self._moved = asyncio.Event()
         self._restarting = asyncio.Lock()
         self._closed = False
-        self._child = Child(self.path, hear=self._hear)
-        answer = self._child.open_now(Open(address, os.getpid()))
-        if answer.head is None:
-            self._child.gone()
-        _check(answer)
+        self._lock = locked(self.path)
+        with ExitStack() as undo:
+            undo.callback(self._lock.release)
+            self._child = self._started()
+            answer = self._child.open_now(Open(address, os.getpid()))
+            if answer.head is None:
+                self._child.gone()
+            _check(answer)
+            undo.pop_all()
         self._hear(answer)
 
     async def head(self) -> Head:
@@ -75,13 +82,21 @@ class ApartEngine:
         if self._closed:
             return
         self._closed = True
-        with suppress(EngineUnavailable):  # it may have ended before
-            # It is obeyed even if we are cancelled here, and the process is reaped when it ends.
-            await self._child.ask(Close())
-        await self._child.end()
+        try:
+            with suppress(EngineUnavailable):  # it may have ended before
+                await self._child.ask(Close())
+            await self._child.end()
+        except BaseException:
+            # We are cancelled; it does as it was told all the same, and is reaped when it ends.
+            self._lock.leave()
+            raise
+        self._lock.release()
+
+    def _started(self) -> Child:
+        return Child(self.path, lock=self._lock.fileno(), hear=self._hear)
 
     async def _restart(self) -> None:
-        self._child = Child(self.path, hear=self._hear)
+        self._child = self._started()
         answer = await self._child.ask(Open(self._address, os.getpid(), known=self._head))
         if answer.head is None:  # it could not even be opened: the process ends by itself
             await self._child.end()

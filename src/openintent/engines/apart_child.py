@@ -33,11 +33,11 @@ class Child:
     Must be made in a thread that lives as long as this process: on Linux it dies with that.
     """
 
-    def __init__(self, path: Path, *, hear: Callable[[Answer], None]) -> None:
-        """`hear` is called with each answer, also if nobody waits for it any more."""
+    def __init__(self, path: Path, *, lock: int, hear: Callable[[Answer], None]) -> None:
+        """`lock` is lent to it. `hear` is called with each answer, also if nobody waits for it any more."""
         self._path = path
         self._hear = hear
-        self._process, self._socket = _started(path)
+        self._process, self._socket = _started(path, lock)
         self._inbox = Inbox()
         self._unsent = bytearray()
         self._asked: deque[Asked] = deque()
@@ -152,19 +152,19 @@ class Child:
                 asked.future.set_result(answer)
 
 
-def _started(path: Path) -> tuple[subprocess.Popen[bytes], socket.socket]:
+def _started(path: Path, lock: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair()
     ours.settimeout(0)
     with theirs:
         # It is to find the modules that we have found, and none that happen to lie in the folder where we were started.
-        command = [sys.executable, "-P", "-m", PROGRAM, str(theirs.fileno()), str(path)]
+        command = [sys.executable, "-P", "-m", PROGRAM, str(theirs.fileno()), str(lock), str(path)]
         found = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
         try:
             process = subprocess.Popen(  # noqa: S603  # our own program
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), lock],
                 env={**os.environ, "PYTHONPATH": found},
                 start_new_session=True,  # Ctrl-C is for the server, which then ends this one in order
             )
@@ -175,7 +175,9 @@ def _started(path: Path) -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 
 def _how(code: int) -> str:
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"has ended with code {code}"
+    if code >= 0:
+        return f"has ended with code {code}"
+    return "was ended by " + next((each.name for each in signal.Signals if each == -code), f"signal {-code}")
 
 
 def _is_awaited(future: "asyncio.Future[Answer]") -> bool:

@@ -1,4 +1,4 @@
-"""The process that has a server's SQLite file: `python -m openintent.engines.apart_program SOCKET FILE`.
+"""The process that has a server's SQLite file: `python -m openintent.engines.apart_program SOCKET LOCK FILE`.
 
 It does what it is asked, one thing after the other, and folds when nobody asks. It ends when it is told to, or when
 the server is no more; what it had not begun by then does not happen. It says nothing but answers.
@@ -12,6 +12,7 @@ import socket
 import sys
 from collections import deque
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from openintent.engines.apart_words import (
@@ -30,6 +31,7 @@ from openintent.engines.apart_words import (
     sayable,
 )
 from openintent.engines.base import Record
+from openintent.engines.lockfile import LockFile
 from openintent.engines.sqlite_database import IDLE_S, SqliteDatabase, decode_changes
 
 PR_SET_PDEATHSIG: Final = 1  # <linux/prctl.h>
@@ -71,8 +73,9 @@ class Line:
 class Program:
     """From the first request to the last."""
 
-    def __init__(self, line: Line, path: str) -> None:
+    def __init__(self, line: Line, lent: int, path: Path) -> None:
         self._line = line
+        self._lent = lent  # by the server, which has the lock, and keeps it if this process ends
         self._path = path
 
     def run(self) -> None:
@@ -80,7 +83,8 @@ class Program:
         if not isinstance(request, Open):  # the server was gone sooner
             return
         try:
-            database = SqliteDatabase(self._path, address=request.address, pid=request.pid)
+            lock = LockFile(self._path, lent=self._lent)
+            database = SqliteDatabase(self._path, address=request.address, pid=request.pid, lock=lock)
         except Exception as error:  # noqa: BLE001  # whatever it is, it is for whoever asked
             self._line.tell(Answer(None, error=failed(error)))
             return
@@ -139,13 +143,13 @@ def _die_with_the_server() -> None:
 
 
 def main() -> None:
-    number, path = sys.argv[1:]
+    line, lent, path = sys.argv[1:]
     # Whoever stops a server may tell all its processes. The server knows when this one is not needed any more.
     for told in (signal.SIGINT, signal.SIGTERM):
         signal.signal(told, signal.SIG_IGN)
     _die_with_the_server()
     with suppress(ConnectionError):  # nobody reads the answer
-        Program(Line(socket.socket(fileno=int(number))), path).run()
+        Program(Line(socket.socket(fileno=int(line))), int(lent), Path(path)).run()
     # An open database is left as by a crash: who comes next waits for this process to end.
     os._exit(0)
 

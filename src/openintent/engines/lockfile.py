@@ -69,13 +69,16 @@ class _Slot(msgspec.Struct):
 class LockFile:
     """Held from construction until `release`."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Path, *, lent: int | None = None) -> None:
+        """`lent` is a descriptor of the file, from another process that holds it, and goes on to do so."""
         self.path = database.with_name(database.name + ".lock")
         self.notice: str | None = None
         self._database = database
-        self._fd = _open(self.path)
+        self._lent = lent is not None
+        self._fd = _open(self.path) if lent is None else lent
         try:
-            self._lock()
+            if not self._lent:
+                self._lock()
             self._read()
         except BaseException:
             os.close(self._fd)
@@ -123,9 +126,18 @@ class LockFile:
         # match, and the next open is as careful as this one was.
         self._write(clean=Stamp.of(head))
 
+    def fileno(self) -> int:
+        """To be lent to a process. The lock is held until both have released it."""
+        return self._fd
+
     def release(self) -> None:
-        # Unlocked explicitly, because a forked child may have a copy of the descriptor.
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        if not self._lent:
+            # Unlocked explicitly, because a forked child may have a copy of the descriptor.
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        os.close(self._fd)
+
+    def leave(self) -> None:
+        """To the process to which it was lent: that holds it until it ends."""
         os.close(self._fd)
 
     def _lock(self) -> None:

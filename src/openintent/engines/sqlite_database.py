@@ -96,11 +96,12 @@ class SqliteDatabase:
 
     guarantees = Guarantees(durable=True, survives_node_loss=False, exclusive_open=True)
 
-    def __init__(self, path: str | Path, *, address: str = "", pid: int | None = None) -> None:
+    def __init__(
+        self, path: str | Path, *, address: str = "", pid: int | None = None, lock: LockFile | None = None
+    ) -> None:
         """Others are told that it is open at `address`, by the process `pid` or else by this one."""
         self.path = Path(path).resolve()
-        _require_place(self.path)
-        self._lock = LockFile(self.path)
+        self._lock = lock or locked(self.path)
         with ExitStack() as undo:
             undo.callback(self._lock.release)
             self._store = Store(self.path)
@@ -327,11 +328,13 @@ def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[start : start + ROWS_PER_STATEMENT]
 
 
-def _require_place(path: Path) -> None:
+def locked(path: Path) -> LockFile:
+    """The lock of the database that is or will be there."""
     if path.is_dir():
         raise EngineUnavailable(f"{path} is a folder, not a database file")
     if not path.parent.is_dir():
         raise EngineUnavailable(f"the folder {path.parent} does not exist")
+    return LockFile(path)
 
 
 def _connect(path: Path) -> apsw.Connection:

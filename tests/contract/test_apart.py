@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -23,7 +22,7 @@ from openintent.engines.apart_words import Announce, Answer, Failed, Inbox, deco
 from openintent.engines.base import Deposed, Head, OutcomeUncertain, Put, Record
 from openintent.engines.lockfile import look
 from openintent.engines.sqlite import SqliteEngine
-from openintent.engines.sqlite_database import FORCED_WEIGHT, IDLE_WEIGHT, SqliteDatabase, Store
+from openintent.engines.sqlite_database import FORCED_WEIGHT, IDLE_WEIGHT, Store
 from openintent.errors import EngineCorrupt, EngineInUse, EngineUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -387,17 +386,3 @@ async def test_whoever_tells_all_processes_to_stop_does_not_stop_this_one(engine
         os.kill(pid_of(engine), number)
     await commit(engine, Put("k", b""))
     assert os.getsid(pid_of(engine)) != os.getsid(0)  # the terminal's gets its Ctrl-C
-
-
-def test_a_process_that_forgets_to_close_ends_all_the_same(database: Path):
-    program = """if True:
-        import asyncio, sys
-        from openintent.engines import open_engine
-        from openintent.engines.base import Head, Put
-        engine = open_engine(f"sqlite:///{sys.argv[1]}", apart=True)
-        asyncio.run(engine.commit(expect=Head(), head=Head(1, 1), changes=[Put("k", b"")]))
-    """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", program, database], check=True, timeout=20)
-    database_again = SqliteDatabase(database)
-    assert (database_again.head.term, database_again.head.beat) == (1, 1)
-    database_again.close()

@@ -105,6 +105,20 @@ async def test_a_server_that_is_started_again_at_once_finds_all_that_was_acknowl
     assert beats == list(range(1, head.beat + 1))
 
 
+def test_a_process_that_forgets_to_close_ends_all_the_same(database: Path):
+    program = """if True:
+        import asyncio, sys
+        from openintent.engines import open_engine
+        from openintent.engines.base import Head, Put
+        engine = open_engine(f"sqlite:///{sys.argv[1]}", apart=True)
+        asyncio.run(engine.commit(expect=Head(), head=Head(1, 1), changes=[Put("k", b"")]))
+    """
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program, database], check=True, timeout=20)
+    database_again = SqliteDatabase(database)
+    assert (database_again.head.term, database_again.head.beat) == (1, 1)
+    database_again.close()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it ends when it has done what it is doing")
 def test_a_killed_server_takes_its_process_along_whatever_that_is_doing(database: Path):
     with subprocess.Popen([sys.executable, HERE / "committer.py", database, "apart"], stdout=subprocess.PIPE) as server:

@@ -74,6 +74,33 @@ MUTANTS: Final = (
         twin="the public OpenIntent server",
     ),
     Mutant(
+        "a second server gets the file while the process for it is not replaced",
+        (
+            Edit(
+                "engines/lockfile.py",
+                "        if not self._lent:\n            # Unlocked",
+                "        if True:\n            # Unlocked",
+            ),
+        ),
+        (tests("contract/test_apart.py", "contract/test_orphans.py"),),
+    ),
+    Mutant(
+        "of a commit whose process was killed it is said that it did not happen",
+        (
+            Edit(
+                "engines/apart_child.py",
+                "OutcomeUncertain(what) if isinstance(request, Commit) else EngineUnavailable(what)",
+                "EngineUnavailable(what)",
+            ),
+        ),
+        (tests("contract/test_apart.py"),),
+    ),
+    Mutant(
+        "a process that takes the place of a killed one believes whatever it finds",
+        (Edit("engines/apart_program.py", "            database.reopen(known)", "            database.reopen()"),),
+        (tests("contract/test_apart.py"),),
+    ),
+    Mutant(
         "an older file that is put back repeats its tokens",
         (
             Edit(

@@ -35,7 +35,6 @@ class ApartEngine:
         self._head = Head()  # as it was in the newest answer, and so was the failure
         self._failure: str | None = None
         self._moved = asyncio.Event()
-        self._restarting = asyncio.Lock()
         self._closed = False
         self._lock = locked(self.path)
         with ExitStack() as undo:
@@ -72,11 +71,10 @@ class ApartEngine:
 
     async def reopen(self) -> None:
         self._require_open()
-        async with self._restarting:
-            if self._child.has_ended:
-                await self._restart()
-            else:
-                await self._ask(Reopen())
+        if self._child.has_ended:
+            await self._restart()
+        else:
+            await self._ask(Reopen())
 
     async def close(self) -> None:
         if self._closed:
@@ -96,6 +94,7 @@ class ApartEngine:
         return Child(self.path, lock=self._lock.fileno(), hear=self._hear)
 
     async def _restart(self) -> None:
+        # At once: who also wants it reopened finds this one alive, and asks behind us.
         self._child = self._started()
         answer = await self._child.ask(Open(self._address, os.getpid(), known=self._head))
         if answer.head is None:  # it could not even be opened: the process ends by itself

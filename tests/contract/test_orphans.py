@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,8 @@ def test_a_killed_server_takes_its_process_along_whatever_that_is_doing(database
     try:
         assert select.select([ended], [], [], 20)[0]
     finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(ended, signal.SIGKILL)
         os.close(ended)
 
 

@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "workflows": BOTTOM | {"agents", "client"},
 }
 LIBRARY_OF_ENGINE = {
-    "apsw": ("sqlite.py", "backup.py"),
+    "apsw": ("sqlite_database.py", "backup.py"),
     "grpc": ("etcd.py",),
     "kazoo": ("zookeeper_line.py",),
     "psycopg": ("postgres.py", "postgres_place.py"),

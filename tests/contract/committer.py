@@ -6,21 +6,27 @@ import sys
 
 from engine_words import commit
 
-from openintent.engines import sqlite
+from openintent.engines import open_engine, sqlite_database
 from openintent.engines.base import Delete, Put
 
 
-async def main(path: str) -> None:
-    engine = sqlite.SqliteEngine(path, address="http://127.0.0.1:8123")
+async def main(path: str, *, apart: bool) -> None:
+    engine = open_engine(f"sqlite:///{path}", address="http://127.0.0.1:8123", apart=apart)
     while True:
-        beat = (await engine.head()).beat + 1
+        seen = await engine.head()
+        beat = seen.beat + 1
         await commit(
-            engine, Put(f"a/{beat:06}", b""), Put(f"b/{beat:06}", b""), Delete(f"b/{beat - 10:06}"), token=beat
+            engine,
+            Put(f"a/{beat:06}", b""),
+            Put(f"b/{beat:06}", b""),
+            Delete(f"b/{beat - 10:06}"),
+            token=seen.token + 1,
         )
         os.write(sys.stdout.fileno(), f"{beat}\n".encode())
 
 
 if __name__ == "__main__":
     # Small bounds, so that it is killed while folding as often as while committing.
-    sqlite.SLICE_WEIGHT, sqlite.IDLE_WEIGHT, sqlite.FORCED_WEIGHT = 20, 30, 60
-    asyncio.run(main(sys.argv[1]))
+    for name, weight in {"SLICE_WEIGHT": 20, "IDLE_WEIGHT": 30, "FORCED_WEIGHT": 60}.items():
+        setattr(sqlite_database, name, weight)
+    asyncio.run(main(sys.argv[1], apart="apart" in sys.argv[2:]))

@@ -31,9 +31,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     servers.close()
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite", *ON_SERVERS])
+@pytest.fixture(scope="module", params=["memory", "sqlite", "apart", *ON_SERVERS])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Of the engine. A file that is about one of them says which."""
+    """Of the engine; `apart` is SQLite as servers have it. A file that is about one of them says which."""
     name: str = request.param
     return name
 
@@ -63,7 +63,8 @@ def certificate(kind: str, servers: Servers) -> Iterator[Path]:
 @pytest.fixture
 def url(kind: str, tmp_path: Path, servers: Servers) -> str:
     """Of a place where nothing is yet."""
-    here = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/leases.db"}
+    file = f"sqlite:///{tmp_path}/leases.db"
+    here = {"memory": "memory:", "sqlite": file, "apart": file}
     return here.get(kind) or servers.fresh_url(kind)
 
 
@@ -75,9 +76,9 @@ def server(kind: str, servers: Servers) -> Any:
 
 
 @pytest.fixture
-def opener(url: str) -> Opener:
+def opener(kind: str, url: str) -> Opener:
     """Opens the engine anew each time, on the same storage if it has one."""
-    return partial(opened, url)
+    return partial(opened, url, apart=kind == "apart")
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ PATIENCE_S = 30.0
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Engine]:
-    engine = open_engine(url)
+async def opened(url: str, *, apart: bool = False) -> AsyncIterator[Engine]:
+    engine = open_engine(url, apart=apart)
     try:
         yield engine
     finally:

@@ -16,7 +16,7 @@ from openintent.engines import backup
 from openintent.engines.backup import Contents, Known, NotOurs, TooNew, back_up, jumped, restore
 from openintent.engines.base import Change, Head, Put
 from openintent.engines.lockfile import LockFile, look
-from openintent.engines.sqlite import Store
+from openintent.engines.sqlite_database import Store
 from openintent.errors import EngineCorrupt, EngineError, EngineInUse, EngineUnavailable
 from openintent.model import Event, Intent, Limits
 

@@ -83,7 +83,7 @@ async def test_a_refused_open_does_not_disturb_the_one_that_has_it(database: Pat
 
 async def test_the_lock_is_free_after_close_and_not_inherited_by_children(database: Path):
     async with opened(database) as engine:
-        assert not os.get_inheritable(engine._lock._fd)
+        assert not os.get_inheritable(engine._database._lock._fd)
     async with opened(database):
         pass
 

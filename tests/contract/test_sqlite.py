@@ -17,9 +17,10 @@ import apsw
 import pytest
 from engine_words import LAST, commit, crash_image, everything, following, keys, puts
 
-from openintent.engines import sqlite, worker
+from openintent.engines import sqlite_database, worker
 from openintent.engines.base import Delete, Head, OutcomeUncertain, Put, Record
-from openintent.engines.sqlite import SqliteEngine, Store
+from openintent.engines.sqlite import SqliteEngine
+from openintent.engines.sqlite_database import Store
 from openintent.errors import EngineCorrupt, EngineInUse, EngineUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +45,7 @@ async def engine(database: Path) -> AsyncIterator[SqliteEngine]:
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fold a few commits at a time, all the time."""
     for name, weight in {"SLICE_WEIGHT": 5, "IDLE_WEIGHT": 8, "FORCED_WEIGHT": 12}.items():
-        monkeypatch.setattr(sqlite, name, weight)
+        monkeypatch.setattr(sqlite_database, name, weight)
 
 
 def refusal(path: Path) -> str:
@@ -105,7 +106,7 @@ def test_a_process_that_forgets_to_close_ends_all_the_same(database: Path):
 
 async def test_a_full_database_is_uncertain_and_refuses_until_it_is_reopened(engine: SqliteEngine):
     head = await commit(engine, Put("k", b"1"), token=3)
-    engine._store._db.pragma("max_page_count", engine._store._db.pragma("page_count") + 2)
+    engine._database._store._db.pragma("max_page_count", engine._database._store._db.pragma("page_count") + 2)
     with pytest.raises(OutcomeUncertain, match="full"):
         await commit(engine, Put("large", bytes(100_000)))
     with pytest.raises(EngineUnavailable, match="must be reopened"):
@@ -156,7 +157,7 @@ async def test_nothing_acknowledged_is_lost_when_the_disk_refuses(engine: Sqlite
 
 async def test_a_fold_that_fails_takes_nothing_away(engine: SqliteEngine):
     await commit(engine, *puts(["a", "b"]))
-    engine._store._db.set_authorizer(lambda action, *_: int(action == apsw.SQLITE_DELETE))
+    engine._database._store._db.set_authorizer(lambda action, *_: int(action == apsw.SQLITE_DELETE))
     with pytest.raises(EngineUnavailable):
         await keys(engine)
     await engine.reopen()
@@ -164,10 +165,10 @@ async def test_a_fold_that_fails_takes_nothing_away(engine: SqliteEngine):
 
 
 async def test_a_failed_fold_in_the_background_refuses_the_next_commit(engine: SqliteEngine, small_bounds: None):
-    engine._store._db.set_authorizer(lambda action, *_: int(action == apsw.SQLITE_DELETE))
+    engine._database._store._db.set_authorizer(lambda action, *_: int(action == apsw.SQLITE_DELETE))
     await commit(engine, *puts("abcdefghijklmnop"))
     with pytest.raises(EngineUnavailable, match="must be reopened"):
-        await engine._worker.ask(engine._require_sound)
+        await engine._worker.ask(engine._database._require_sound)
     await engine.reopen()
     assert await keys(engine) == list("abcdefghijklmnop")
 
@@ -183,7 +184,7 @@ async def test_a_token_raised_after_a_crash_survives_a_reopen(engine: SqliteEngi
 
 async def test_a_file_that_lost_durable_commits_is_not_used(engine: SqliteEngine):
     await commit(engine, Put("k", b""))
-    engine._head = following(engine._head)
+    engine._database._head = following(engine._database._head)
     with pytest.raises(EngineCorrupt, match="has lost commits"):
         await engine.reopen()
     with pytest.raises(EngineUnavailable):
@@ -219,7 +220,7 @@ def test_a_database_of_another_program_is_refused_and_left_alone(database: Path)
 def test_a_database_of_a_newer_version_is_refused(database: Path):
     Store(database).close()
     db = apsw.Connection(str(database))
-    db.pragma("user_version", sqlite.SCHEMA_VERSION + 1)
+    db.pragma("user_version", sqlite_database.SCHEMA_VERSION + 1)
     db.close()
     assert refusal(database) == f"{database} was written by a newer openintent (format 2, this one knows 1)"
 
@@ -232,7 +233,7 @@ def test_an_empty_file_becomes_a_database(database: Path):
 @pytest.mark.parametrize("blob", [b"", b"\xc1", b"\x91\x93\x09\xa1k\xa1v"])
 def test_a_journal_that_cannot_be_read_is_not_guessed_at(database: Path, blob: bytes):
     store = Store(database)
-    store._db.execute(sqlite.APPEND, (1, b"\x90", blob))
+    store._db.execute(sqlite_database.APPEND, (1, b"\x90", blob))
     store.close()
     with pytest.raises(EngineCorrupt, match="cannot be read"):
         Store(database)
@@ -246,7 +247,7 @@ def test_folding_in_slices_keeps_everything_at_each_step(database: Path, small_b
     expected: dict[str, bytes] = {}
     for number in range(40):
         changes = (Put(f"{number % 7}", b"%d" % number), Delete(f"{(number + 3) % 7}"))
-        store.append(sqlite._encode(Head(1, number)), changes, sqlite._encode(changes))
+        store.append(sqlite_database._encode(Head(1, number)), changes, sqlite_database._encode(changes))
         expected[f"{number % 7}"] = b"%d" % number
         expected.pop(f"{(number + 3) % 7}", None)
     steps = 0
@@ -271,21 +272,21 @@ def _contents(path: Path) -> tuple[Head, dict[str, bytes]]:
 async def test_a_long_journal_is_folded_between_commits(engine: SqliteEngine, small_bounds: None):
     for number in range(100):
         await commit(engine, Put(f"{number:03}", b""))
-        assert engine._store.weight <= sqlite.FORCED_WEIGHT + 2
+        assert engine._database._store.weight <= sqlite_database.FORCED_WEIGHT + 2
     assert len(await keys(engine)) == 100
 
 
 async def test_a_quiet_moment_is_used_for_folding(engine: SqliteEngine, small_bounds: None):
     await commit(engine, *puts("abcdefghi"))
-    await engine._worker.ask(lambda: engine._fold_some(idle=True))
-    assert engine._store.weight == 0
+    await engine._worker.ask(lambda: engine._database.fold_some(idle=True))
+    assert engine._database._store.weight == 0
     assert await keys(engine) == list("abcdefghi")
 
 
 async def test_a_quiet_moment_with_nothing_to_fold_passes(engine: SqliteEngine):
     await commit(engine, *puts("abc"))
     assert await keys(engine) == list("abc")
-    await engine._worker.ask(lambda: engine._fold_some(idle=True))
+    await engine._worker.ask(lambda: engine._database.fold_some(idle=True))
     await commit(engine, *puts("d"))
     assert await keys(engine) == list("abcd")
 
@@ -293,7 +294,7 @@ async def test_a_quiet_moment_with_nothing_to_fold_passes(engine: SqliteEngine):
 async def test_the_wal_does_not_grow_for_ever(engine: SqliteEngine, database: Path):
     for number in range(500):
         await commit(engine, Put(f"{number % 10}", bytes(40_000)))
-    assert Path(f"{database}-wal").stat().st_size < 2 * sqlite.WAL_BYTES_KEPT
+    assert Path(f"{database}-wal").stat().st_size < 2 * sqlite_database.WAL_BYTES_KEPT
 
 
 # The thread

@@ -67,6 +67,8 @@ class Agent:
     plans: list[str] = field(default_factory=list)  # the ids of more intents
     decisions: list[str] = field(default_factory=list)
     kinds: Sequence[str] = LOAD
+    # The server may outlive its process for the file by a moment, and say that it cannot store anything.
+    refused_at_the_end: bool = False
     done: list[Done] = field(default_factory=list)
     doubt: Call | None = None
     _calls: int = 0
@@ -117,7 +119,7 @@ class Agent:
     async def _make(self, call: Call) -> None:
         called = self._called = monotonic()
         answer = await self._asked(call)
-        if answer.unknown:
+        if answer.unknown or (self.refused_at_the_end and answer.status == 503):
             self.doubt = call
             return
         token = getattr(self, f"_{call.kind}_answered")(call, answer)

@@ -1,12 +1,13 @@
-"""strace beside a server: see each call by which a thread changes the disk, end the process at one, or let it fail.
+"""strace beside a server: see each call by which it changes the disk, end it at one, or let that fail.
 
-A server has two threads that touch its files. The first one opens the database when it starts, and then makes the
-second, which alone commits. strace counts the calls of each thread and of each name by itself: a `Point` is exact.
+A server has a process of its own for its file, with one thread, which opens the database when the server starts and
+then commits. strace counts the calls of each name by itself: a `Point` is exact. Where that process ends, the server
+is ended, too (`end_together`): by itself it would go on with another one, which is for other tests.
 """
 
 import asyncio
+import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -19,15 +20,18 @@ from typing import NamedTuple
 import pytest
 from serverprocess import ServerProcess
 
-# By the first all files come into being; by the last the committing thread tells the other one that it is done.
-CALLS = ("openat", "pwrite64", "fsync", "fdatasync", "ftruncate", "unlink", "write")
-BIRTH = ("clone", "clone3")  # of a thread
+from openintent.engines.apart_child import PROGRAM
+
+# By the first all files come into being; by the last the process tells the server that it is done.
+CALLS = ("openat", "pwrite64", "fsync", "fdatasync", "ftruncate", "unlink", "sendto")
+TRACED = "trace=" + ",".join(CALLS)
+KILLED = b"+++ killed by SIGKILL +++\n"
 BIRTH_S_MAX = 30.0
-HELD_US = 60_000_000  # longer than any birth: whoever holds a thread also lets it go
+SITE = Path(__file__).with_name("site")  # where Python finds what is to be done first in each process
 
 
 class Point(NamedTuple):
-    """Before the nth call of that name by one thread."""
+    """Before the nth call of that name."""
 
     call: str
     nth: int
@@ -55,70 +59,74 @@ def points(log: Path, database: Path) -> list[Point]:
         seen[call] += 1
         creates = "O_CREAT" in line and str(database) in line
         # Of several calls in a row that say that something was read, one is enough.
-        if creates if call == "openat" else call != before or call != "write":
+        if creates if call == "openat" else call != before or call != "sendto":
             found.append(Point(call, seen[call]))
         before = call
     return found
 
 
-def first_thread(log: Path, *how: str) -> list[str]:
-    """A wrapper that traces the thread which opens the database."""
-    calls = [call for call in CALLS if call != "write"]  # it writes to the terminal, and to itself
-    traced = "trace=" + ",".join([*calls, *BIRTH])
-    return ["strace", "-D", "-qq", "-o", str(log), "-e", traced, *how]
-
-
-def held_at_birth(log: Path) -> list[str]:
-    """The same, and it is held in the moment when it has made the second one."""
-    return first_thread(log, "-e", f"inject={','.join(BIRTH)}:delay_exit={HELD_US}:when=1")
+def traced_from_birth(log: Path, *how: str) -> dict[str, str]:
+    """Settings with which a server's process for its file runs under strace."""
+    command = ["strace", "-D", "-q", "-o", str(log), "-e", TRACED, *how]
+    return {"PYTHONPATH": str(SITE), "STRACED": json.dumps(command)}
 
 
 def committer(server: ServerProcess) -> int | None:
-    """The thread that commits, if there is one yet."""
-    threads = {int(thread.name) for thread in Path(f"/proc/{server.pid}/task").iterdir()}
-    return min(threads - {server.pid}, default=None)
+    """The process that commits, if there is one yet."""
+    with suppress(FileNotFoundError):  # the server is no more
+        for child in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text(encoding="ascii").split():
+            if PROGRAM in Path(f"/proc/{child}/cmdline").read_text(encoding="utf-8"):
+                return int(child)
+    return None
 
 
 async def born(server: ServerProcess) -> int:
-    """The thread that commits, as soon as there is one."""
+    """The process that commits, as soon as there is one."""
     async with asyncio.timeout(BIRTH_S_MAX):
         while True:
-            thread = committer(server)
-            if thread is not None:
-                return thread
+            found = committer(server)
+            if found is not None:
+                return found
             await asyncio.sleep(0.002)
 
 
-def let_go(server: ServerProcess) -> None:
-    """End the tracer of the first thread, which then goes on by itself."""
-    status = Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
-    found = re.search(r"^TracerPid:\s*(\d+)$", status, re.MULTILINE)
-    assert found is not None
-    with suppress(ProcessLookupError):
-        os.kill(int(found[1]), signal.SIGKILL)
+async def end_together(server: ServerProcess, log: Path) -> None:
+    """End the server as soon as its process for the file was killed, before another one has begun."""
+    pid = server.pid
+    while not was_killed(log):  # noqa: ASYNC110  # strace says when
+        await asyncio.sleep(0.002)
+    with suppress(ProcessLookupError):  # without that process it need not even have started
+        os.kill(pid, signal.SIGKILL)
+
+
+def was_killed(log: Path) -> bool:
+    """Whether that is the last thing in a log."""
+    with suppress(FileNotFoundError), log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(KILLED)))
+        return file.read() == KILLED
+    return False
 
 
 class Tracer:
-    """Traces one thread from construction until `end`, or until that thread is no more."""
+    """Traces one process from construction until `end`, or until that is no more."""
 
-    def __init__(self, thread: int, log: Path | str, *how: str) -> None:
-        traced = "trace=" + ",".join(CALLS)
-        command = ["strace", "-p", str(thread), "-o", str(log), "-e", traced, *how]
+    def __init__(self, process: int, log: Path | str, *how: str) -> None:
+        command = ["strace", "-p", str(process), "-o", str(log), "-e", TRACED, *how]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         assert self._process.stderr is not None
         said = self._process.stderr.readline()
         assert said.endswith("attached\n"), said
 
     def end(self) -> None:
-        """The thread goes on by itself."""
+        """The process goes on by itself."""
         self._process.terminate()
         with self._process as process:
             process.wait()
 
 
 @contextmanager
-def tracing(thread: int, log: Path | str, *how: str) -> Iterator[Tracer]:
-    tracer = Tracer(thread, log, *how)
+def tracing(process: int, log: Path | str, *how: str) -> Iterator[Tracer]:
+    tracer = Tracer(process, log, *how)
     try:
         yield tracer
     finally:

@@ -6,7 +6,6 @@ Not shown here: what a power cut leaves of writes that were not synced, because 
 import asyncio
 import random
 import shutil
-import signal
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
@@ -19,7 +18,7 @@ from promises import EVERYTHING, SHARED, Agent, check_log, check_order
 from proving import Figures, size
 from rawhttp import Connection
 from serverprocess import ServerProcess
-from straced import Point, born, first_thread, held_at_birth, let_go, points, require_strace, tracing
+from straced import Point, born, end_together, points, require_strace, traced_from_birth, tracing, was_killed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -29,14 +28,9 @@ WAIT_S = 1.0
 POINTS = size("crash_points", 5)  # spread over all there are, one at least of each stage; 0: every one
 AT_ONCE = 2  # servers side by side
 
-# The server ends in one of these parts of its life. In a start it is first one thread that writes, then the other; the
-# recovery begins with what a killed server left.
-START, START_COMMITS = "first start", "first commits"
-WORK = "work and stop"
-RECOVERY, RECOVERY_COMMITS = "recovery", "first commits after a recovery"
-STAGES = (START, START_COMMITS, WORK, RECOVERY, RECOVERY_COMMITS)
-# All points are found by three lives: of each, the stage of the second thread, and that of the first one before it.
-LIVES = {START_COMMITS: START, WORK: None, RECOVERY_COMMITS: RECOVERY}
+# The server ends in one of these parts of its life; the recovery begins with what a killed server left.
+START, WORK, RECOVERY = "first start", "work and stop", "recovery"
+STAGES = (START, WORK, RECOVERY)
 
 
 class Crash(NamedTuple):
@@ -55,8 +49,8 @@ class Script:
     def __post_init__(self) -> None:
         self.watcher = Connection(self.server.port, "watcher")
         for n, name in enumerate(("ada", "bob")):
-            agent = Agent(name, Connection(self.server.port, name), random.Random(n), kinds=EVERYTHING)
-            self.agents.append(agent)
+            connection = Connection(self.server.port, name)
+            self.agents.append(Agent(name, connection, random.Random(n), kinds=EVERYTHING, refused_at_the_end=True))
 
     def hang_up(self) -> None:
         for connection in (self.watcher, *(agent.connection for agent in self.agents)):
@@ -120,33 +114,33 @@ class Script:
         await check_log(self.watcher, self.agents)
 
 
-def first_of(log: Path) -> Path:
-    """Where the first thread of a server is logged, if both are."""
-    return log.with_name(log.name + ".first")
-
-
 @asynccontextmanager
 async def started(server: ServerProcess, stage: str, log: Path, *how: str) -> AsyncIterator[bool]:
-    """A server that is ready, or is dead before that; a thread of it is traced from where the stage begins."""
-    if stage in (START, RECOVERY):
-        server.wrapper = first_thread(log, *how)
-        server.launch()
-        yield await asyncio.to_thread(server.becomes_ready)
-    elif stage == WORK:
+    """A server that is ready, or is dead before that. Its process for the file is traced from then on."""
+    if stage == WORK:
         await asyncio.to_thread(server.start)
         with tracing(await born(server), log, *how):
-            yield True
+            async with ending_together(server, log):
+                yield True
     else:
-        server.wrapper = held_at_birth(first_of(log))
+        server.settings = traced_from_birth(log, *how)
         server.launch()
-        with tracing(await born(server), log, *how):
-            let_go(server)
+        async with ending_together(server, log):
             yield await asyncio.to_thread(server.becomes_ready)
 
 
-async def live(server: ServerProcess, script: Script, stage: str, log: Path, *how: str) -> int:
-    """One life of a server, of which one stage is traced; returns its exit code."""
-    if stage in (RECOVERY, RECOVERY_COMMITS):
+@asynccontextmanager
+async def ending_together(server: ServerProcess, log: Path) -> AsyncIterator[None]:
+    ending = asyncio.create_task(end_together(server, log))
+    try:
+        yield
+    finally:
+        ending.cancel()
+
+
+async def live(server: ServerProcess, script: Script, stage: str, log: Path, *how: str) -> bool:
+    """One life of a server, of which one stage is traced; True if it was ended in that."""
+    if stage == RECOVERY:
         await asyncio.to_thread(server.start)
         await script.run()
         server.kill()
@@ -156,7 +150,10 @@ async def live(server: ServerProcess, script: Script, stage: str, log: Path, *ho
             await script.run()
             script.hang_up()
         script.stopped = ready and not script.broken
-        return await asyncio.to_thread(server.stop if script.stopped else server.wait)
+        code = await asyncio.to_thread(server.stop if script.stopped else server.wait)
+    killed = was_killed(log)
+    assert killed or code == 0, server.log.read_text()
+    return killed
 
 
 def readable(database: Path) -> bool:
@@ -175,21 +172,18 @@ class Trial:
     done: int = 0
     missed: list[Crash] = field(default_factory=list)
 
-    async def list_all(self, lives: Iterator[tuple[str, str | None]]) -> None:
+    async def list_all(self, stages: Iterator[str]) -> None:
         """Every point, by lives in which nothing goes wrong."""
-        for stage, stage_before in lives:
+        for stage in stages:
             folder = self.folder / stage
             folder.mkdir()
             log = folder / "trace"
             server = ServerProcess(folder / "leases.db")
             try:
-                assert await live(server, Script(server), stage, log) == 0
+                assert not await live(server, Script(server), stage, log)
             finally:
                 server.kill()
             self.listed[stage] = [Crash(stage, point) for point in points(log, server.database)]
-            if stage_before is not None:
-                found = points(first_of(log), server.database)
-                self.listed[stage_before] = [Crash(stage_before, point) for point in found]
 
     def chosen(self) -> list[Crash]:
         count = sum(map(len, self.listed.values()))
@@ -216,11 +210,9 @@ class Trial:
 
     async def _crash(self, server: ServerProcess, script: Script, crash: Crash) -> None:
         log = server.database.with_name("trace")
-        code = await live(server, script, crash.stage, log, "-e", crash.point.killing)
-        assert code in (0, -signal.SIGKILL), server.log.read_text()
-        if code == 0:
+        if not await live(server, script, crash.stage, log, "-e", crash.point.killing):
             self.missed.append(crash)
-        server.wrapper = []
+        server.settings = {}
         self.acknowledged += script.acknowledged
         await asyncio.to_thread(server.start)
         if not script.begun:
@@ -242,8 +234,8 @@ async def test_a_server_that_ends_before_any_call_that_changes_the_disk_keeps_al
 ):
     require_strace()
     trial = Trial(tmp_path, figures)
-    lives = iter(LIVES.items())
-    await asyncio.gather(*(trial.list_all(lives) for _ in range(AT_ONCE)))
+    stages = iter(STAGES)
+    await asyncio.gather(*(trial.list_all(stages) for _ in range(AT_ONCE)))
     chosen = trial.chosen()
     crashes = iter(list(enumerate(chosen)))
     await asyncio.gather(*(trial.crash_all(crashes, len(chosen)) for _ in range(AT_ONCE)))

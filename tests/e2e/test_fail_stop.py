@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -43,7 +44,9 @@ def limited(tmp_path: Path) -> Iterator[Storage]:
     server = ServerProcess(tmp_path / "leases.db")
 
     def limit(size: int) -> None:
-        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        process = committer(server)
+        assert process is not None
+        resource.prlimit(process, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
     yield Storage("file too large (EFBIG)", server, lambda: limit(4_096), lambda: limit(resource.RLIM_INFINITY))
     server.kill()
@@ -80,7 +83,7 @@ def fill(ballast: Path) -> None:
 
 @dataclass
 class Injection:
-    """Calls of the thread that commits fail, from `squeeze` to `relieve`."""
+    """Calls of the process that commits fail, from `squeeze` to `relieve`."""
 
     server: ServerProcess
     how: str
@@ -89,9 +92,9 @@ class Injection:
 
     def squeeze(self) -> None:
         if self.tracer is None:
-            thread = committer(self.server)
-            assert thread is not None
-            self.tracer = Tracer(thread, self.log, "-y", "-e", self.how)
+            process = committer(self.server)
+            assert process is not None
+            self.tracer = Tracer(process, self.log, "-y", "-e", self.how)
 
     def relieve(self) -> None:
         if self.tracer is not None:
@@ -137,6 +140,20 @@ def once_unwritten(tmp_path: Path) -> Iterator[Storage]:
     """One write fails (EIO), in the middle of a commit."""
     with injected(tmp_path, "one write fails (EIO)", "inject=pwrite64:error=EIO:when=2") as storage:
         yield storage
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Iterator[Storage]:
+    """The process that has the file is killed, in the middle of whatever it does; the server is not."""
+    server = ServerProcess(tmp_path / "leases.db")
+
+    def kill() -> None:
+        process = committer(server)
+        assert process is not None
+        os.kill(process, signal.SIGKILL)
+
+    yield Storage("the process for the file is killed", server, kill, lambda: None)
+    server.kill()
 
 
 def started(request: pytest.FixtureRequest) -> Storage:
@@ -319,7 +336,7 @@ async def test_while_nothing_can_be_stored_nothing_is_acknowledged_and_afterward
             connection.close()
 
 
-@pytest.fixture(params=["limited", "full", "once_unsynced", "once_unwritten"])
+@pytest.fixture(params=["limited", "full", "once_unsynced", "once_unwritten", "killed"])
 def shaky(request: pytest.FixtureRequest) -> Storage:
     return started(request)
 

@@ -12,7 +12,7 @@ import apsw
 import msgspec
 
 from openintent.engines.base import Change, Delete, DeleteRange, Head, Put
-from openintent.engines.sqlite import Store
+from openintent.engines.sqlite_database import Store
 
 FOLDED: list[tuple[Head, list[Change]]] = [
     (

@@ -9,7 +9,7 @@ MUTANTS: Final = (
         "the last commit of the journal is dropped when the file is opened",
         (
             Edit(
-                "engines/sqlite.py",
+                "engines/sqlite_database.py",
                 "            folded = self._db.execute(",
                 "            self.weight -= self._pending.pop().weight if len(self._pending) > 1 else 0\n"
                 "            folded = self._db.execute(",
@@ -21,7 +21,7 @@ MUTANTS: Final = (
         "a failed write is taken for a good one",
         (
             Edit(
-                "engines/sqlite.py",
+                "engines/sqlite_database.py",
                 '            self._stop(error)\n            raise OutcomeUncertain(f"{self.path}: {error}") from error',
                 "            pass",
             ),
@@ -34,7 +34,7 @@ MUTANTS: Final = (
         "after a failed sync the file is used without a proof that it can be written",
         (
             Edit(
-                "engines/sqlite.py",
+                "engines/sqlite_database.py",
                 "        self._store.checkpoint()\n        found",
                 "        found",
             ),
@@ -44,14 +44,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a commit does not look whether the head has moved",
-        (Edit("engines/sqlite.py", "            raise Deposed(actual)", "            pass"),),
+        (Edit("engines/sqlite_database.py", "            raise Deposed(actual)", "            pass"),),
         (tests("contract/test_engines.py::test_a_deposed_writer_commits_nothing"),),
     ),
     Mutant(
         "a fold that breaks off has taken its commits out of the journal",
         (
             Edit(
-                "engines/sqlite.py",
+                "engines/sqlite_database.py",
                 "        with self._db:\n            self._delete_ranges(ranges)",
                 '        if True:\n            self._db.execute("DELETE FROM journal WHERE id <= ?", (rows[-1].id,))\n'
                 "            self._delete_ranges(ranges)",
@@ -72,6 +72,33 @@ MUTANTS: Final = (
         (tests("contract/test_lockfile.py::test_a_second_open_is_told_who_has_the_database"),),
         number=33,
         twin="the public OpenIntent server",
+    ),
+    Mutant(
+        "a second server gets the file while the process for it is not replaced",
+        (
+            Edit(
+                "engines/lockfile.py",
+                "        if not self._lent:\n            # Unlocked",
+                "        if True:\n            # Unlocked",
+            ),
+        ),
+        (tests("contract/test_apart.py", "contract/test_orphans.py"),),
+    ),
+    Mutant(
+        "of a commit whose process was killed it is said that it did not happen",
+        (
+            Edit(
+                "engines/apart_child.py",
+                "OutcomeUncertain(what) if isinstance(request, Commit) else EngineUnavailable(what)",
+                "EngineUnavailable(what)",
+            ),
+        ),
+        (tests("contract/test_apart.py"),),
+    ),
+    Mutant(
+        "a process that takes the place of a killed one believes whatever it finds",
+        (Edit("engines/apart_program.py", "            database.reopen(known)", "            database.reopen()"),),
+        (tests("contract/test_apart.py"),),
     ),
     Mutant(
         "an older file that is put back repeats its tokens",
@@ -123,7 +150,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a commit is not synced to the disk",
-        (Edit("engines/sqlite.py", 'db.pragma("synchronous", "full")', 'db.pragma("synchronous", "normal")'),),
+        (Edit("engines/sqlite_database.py", 'db.pragma("synchronous", "full")', 'db.pragma("synchronous", "normal")'),),
         (tests("power/test_power_cuts.py::test_a_power_cut_loses_nothing_that_was_acknowledged"),),
         number=28,
     ),

@@ -89,11 +89,11 @@ def fill(folder: Path, image: Image) -> None:
 async def _look(database: Path, verdict: Verdict, chain: Chain, promise: Promise) -> None:
     engine = SqliteEngine(database)
     try:
-        sound = await engine._worker.ask(engine._store._db.pragma, "integrity_check")
+        sound = await engine._worker.ask(engine._database._store._db.pragma, "integrity_check")
         if sound != "ok":
             verdict.wrong.append(f"unreadable: {sound}")
             return
-        verdict.head = engine._store.head
+        verdict.head = engine._database._store.head
         verdict.records = {record.key: record.value for record in await everything(engine)}
         verdict.wrong += compared(verdict.head, verdict.records, chain, promise)
         verdict.wrong += await continued(engine, verdict.records, promise)

@@ -13,7 +13,7 @@ from powervfs import recorded  # noqa: E402
 
 from openintent.engines.base import Put  # noqa: E402
 from openintent.engines.lockfile import LockFile  # noqa: E402
-from openintent.engines.sqlite import Store  # noqa: E402
+from openintent.engines.sqlite_database import Store  # noqa: E402
 
 FOLDER = "(folder)"
 

@@ -25,7 +25,7 @@ from openintent.core.commands import (
     Revoke,
     Tick,
 )
-from openintent.engines import sqlite
+from openintent.engines import sqlite_database
 from openintent.engines.base import Change, Delete, Head, Put
 from openintent.engines.sqlite import SqliteEngine
 from openintent.grantor import retention
@@ -235,7 +235,8 @@ class Life:
 
 def watch(engine: SqliteEngine, chain: Chain, journal: Journal) -> None:
     """Note each commit before it is tried, and again at the instant at which the engine says that it is durable."""
-    commit, fold = engine._commit, engine._store.fold
+    database = engine._database
+    commit, fold = database.commit, database._store.fold
 
     def noted_commit(expect: Head, head: Head, changes: tuple[Change, ...]) -> None:
         chain.add(head, changes)
@@ -246,18 +247,18 @@ def watch(engine: SqliteEngine, chain: Chain, journal: Journal) -> None:
         fold()
         journal.mark(Folded())
 
-    engine._commit, engine._store.fold = noted_commit, noted_fold
+    database.commit, database._store.fold = noted_commit, noted_fold
 
 
 @contextmanager
 def small_bounds(synchronous: str = "full") -> Iterator[None]:
     """The engine with small bounds; and how careful SQLite is, which is for tests alone to lower."""
-    configure = sqlite._configure
+    configure = sqlite_database._configure
 
     def configured(db: apsw.Connection, path: Path) -> None:
         configure(db, path)
         if synchronous != "full":
             db.pragma("synchronous", synchronous)
 
-    with patch.multiple(sqlite, _configure=configured, **SMALL), patch.object(retention, "LOOK_S", 3_600.0):
+    with patch.multiple(sqlite_database, _configure=configured, **SMALL), patch.object(retention, "LOOK_S", 3_600.0):
         yield

@@ -8,7 +8,7 @@ from powercheck import Tally, lives
 from powerlife import small_bounds
 from proving import size
 
-from openintent.engines.sqlite import Store
+from openintent.engines.sqlite_database import Store
 from openintent.errors import EngineCorrupt
 from openintent.grantor.grantor import Grantor
 

@@ -20,7 +20,7 @@ from openintent import records
 from openintent.engines.backup import back_up, restore
 from openintent.engines.base import Head, Put
 from openintent.engines.lockfile import LockFile
-from openintent.engines.sqlite import Store
+from openintent.engines.sqlite_database import Store
 from openintent.errors import EngineError
 from openintent.model import Intent
 

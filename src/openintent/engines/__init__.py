@@ -7,7 +7,6 @@ from typing import Final
 from urllib.parse import unquote
 
 from openintent.engines.base import Engine
-from openintent.engines.journaled import JournaledEngine
 from openintent.errors import EngineUnavailable
 
 OFFERED: Final = (
@@ -16,12 +15,17 @@ OFFERED: Final = (
 )
 
 
-def open_engine(url: str, *, address: str = "") -> Engine:
-    """The engine that the URL names. `address` is what it tells others about who has it open."""
+def open_engine(url: str, *, address: str = "", apart: bool = False) -> Engine:
+    """The engine that the URL names. `address` is what it tells others about who has it open.
+
+    `apart`: work that would hold up this process is done in another one. That is for servers; it starts more slowly.
+    """
     scheme, _, rest = url.partition(":")
-    if scheme not in _OPENERS:
+    if scheme != "sqlite" and scheme not in _OPENERS:
         raise ValueError(f"no engine for {without_secret(url)!r}; offered are {OFFERED}")
-    return _OPENERS[scheme](rest, address)
+    if scheme == "sqlite":
+        return _open_sqlite(rest, address, apart=apart)
+    return _OPENERS[scheme](rest)
 
 
 def without_secret(url: str) -> str:
@@ -44,7 +48,7 @@ def _without_value(option: re.Match[str]) -> str:
     return f"{option[1]}=***" if any(word in name.lower() for word in _SECRETS) else option[0]
 
 
-def _open_memory(rest: str, _address: str) -> Engine:
+def _open_memory(rest: str) -> Engine:
     if rest:
         raise ValueError(f"'memory:{rest}' is not 'memory:': what is in memory has no name")
     from openintent.engines.memory import MemoryEngine  # noqa: PLC0415
@@ -52,20 +56,26 @@ def _open_memory(rest: str, _address: str) -> Engine:
     return MemoryEngine()
 
 
-def _open_sqlite(rest: str, address: str) -> Engine:
+def _open_sqlite(rest: str, address: str, *, apart: bool) -> Engine:
     path = rest.removeprefix("///")
     if path in ("", rest):
         raise ValueError(f"'sqlite:{rest}' names no file; write sqlite:///relative.db or sqlite:////absolute.db")
     # Imported here, so that who uses another engine needs no SQLite.
+    if apart:
+        from openintent.engines.apart import ApartEngine  # noqa: PLC0415
+
+        return ApartEngine(path, address=address)
     from openintent.engines.sqlite import SqliteEngine  # noqa: PLC0415
 
     return SqliteEngine(path, address=address)
 
 
-def _on_a_server(scheme: str) -> Callable[[str, str], Engine]:
+def _on_a_server(scheme: str) -> Callable[[str], Engine]:
     """An engine whose module is named by its scheme, and imported only when it is used: it needs a library."""
 
-    def opened(rest: str, _address: str) -> Engine:
+    def opened(rest: str) -> Engine:
+        from openintent.engines.journaled import JournaledEngine  # noqa: PLC0415  # the process of `apart` needs none
+
         try:
             module = import_module(f"openintent.engines.{_MODULES[scheme]}")
         except ModuleNotFoundError as missing:
@@ -95,8 +105,7 @@ _MODULES: Final = {
     "rediss": "redis",
     "zookeeper": "zookeeper",
 }
-_OPENERS: Final[Mapping[str, Callable[[str, str], Engine]]] = {
+_OPENERS: Final[Mapping[str, Callable[[str], Engine]]] = {
     "memory": _open_memory,
-    "sqlite": _open_sqlite,
     **{scheme: _on_a_server(scheme) for scheme in _MODULES},
 }

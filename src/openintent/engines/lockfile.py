@@ -15,6 +15,7 @@ import fcntl
 import os
 import zlib
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Final
 
 import msgspec
@@ -25,6 +26,11 @@ from openintent.errors import EngineInUse, EngineUnavailable
 # A crash skips at most one block; 64 bits last for 10^13 crashes. At 30,000 grants per second the file is written
 # every three seconds, which nobody notices.
 TOKEN_BLOCK: Final = 100_000
+
+# A server that was killed leaves its process for SQLite (`apart.py`), which the system ends at once, unless that waits
+# for the disk. Who comes next waits as long as this for it. Nobody waits for a server that runs.
+ORPHAN_S_MAX: Final = 5.0
+ORPHAN_LOOK_S: Final = 0.005
 
 # A disk may tear the page it writes, not its neighbour.
 SLOT_BYTES: Final = 4_096
@@ -63,27 +69,35 @@ class _Slot(msgspec.Struct):
 class LockFile:
     """Held from construction until `release`."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Path, *, lent: int | None = None) -> None:
+        """`lent` is a descriptor of the file, from another process that holds it, and goes on to do so."""
         self.path = database.with_name(database.name + ".lock")
         self.notice: str | None = None
         self._database = database
-        self._fd = _open(self.path)
+        self._lent = lent is not None
+        self._fd = _open(self.path) if lent is None else lent
         try:
-            self._lock()
+            if not self._lent:
+                self._lock()
             self._read()
         except BaseException:
             os.close(self._fd)
             raise
 
-    def admit(self, stored: Head, *, address: str) -> Head:
+    def admit(self, stored: Head, *, address: str, pid: int | None = None) -> Head:
         """The head to go on from: its token is at least every one that may have been granted.
 
-        Also takes the stamp away and says who we are, durably, so it must come before the first commit.
+        Also takes the stamp away and says who has the database, the process `pid` or else this one, durably: it must
+        come before the first commit.
         """
         head = msgspec.structs.replace(stored, token=self._token_floor(stored))
         reserved = max(self._entry.token_reserved, head.token)
         self._write(
-            pid=os.getpid(), address=address[:ADDRESS_CHARS_MAX], term=stored.term, token_reserved=reserved, clean=None
+            pid=pid or os.getpid(),
+            address=address[:ADDRESS_CHARS_MAX],
+            term=stored.term,
+            token_reserved=reserved,
+            clean=None,
         )
         return head
 
@@ -112,26 +126,38 @@ class LockFile:
         # match, and the next open is as careful as this one was.
         self._write(clean=Stamp.of(head))
 
+    def fileno(self) -> int:
+        """To be lent to a process. The lock is held until both have released it."""
+        return self._fd
+
     def release(self) -> None:
-        # Unlocked explicitly, because a forked child may have a copy of the descriptor.
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        if not self._lent:
+            # Unlocked explicitly, because a forked child may have a copy of the descriptor.
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        os.close(self._fd)
+
+    def leave(self) -> None:
+        """To the process to which it was lent: that holds it until it ends."""
         os.close(self._fd)
 
     def _lock(self) -> None:
+        give_up_at = monotonic() + ORPHAN_S_MAX
+        while (refused := self._refusal()) is not None:
+            entry = _newest(os.pread(self._fd, 2 * SLOT_BYTES, 0))
+            if entry is None or _is_running(entry.pid) or monotonic() > give_up_at:
+                raise EngineInUse(f"{self._database} is in use by {_holder(entry)}") from refused
+            sleep(ORPHAN_LOOK_S)
+
+    def _refusal(self) -> BlockingIOError | None:
+        """None if we have the lock now."""
         try:
             # flock belongs to the open file, not to the process: a second open in this process is refused as well.
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise EngineInUse(f"{self._database} is in use by {self._holder()}") from error
+            return error
         except OSError as error:
             raise EngineUnavailable(f"cannot lock {self.path}: {error.strerror}") from error
-
-    def _holder(self) -> str:
-        entry = _newest(os.pread(self._fd, 2 * SLOT_BYTES, 0))
-        if entry is None:
-            return "another process"
-        where = f" at {entry.address}" if entry.address else ""
-        return f"the server with pid {entry.pid}{where}"
+        return None
 
     def _read(self) -> None:
         content = os.pread(self._fd, 2 * SLOT_BYTES, 0)
@@ -195,6 +221,28 @@ def look(database: Path) -> Look | None:
         return Look(path, _is_locked(fd), bool(content) and entry is None, entry or Entry())
     finally:
         os.close(fd)
+
+
+def _holder(entry: Entry | None) -> str:
+    if entry is None:
+        return "another process"
+    where = f" at {entry.address}" if entry.address else ""
+    return f"the server with pid {entry.pid}{where}"
+
+
+def _is_running(pid: int) -> bool:
+    """Also if it is not ours to look at. One that was killed and is only still listed does not run."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:  # not Linux, or it has gone since
+        return True
+    return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
 
 
 def _is_locked(fd: int) -> bool:

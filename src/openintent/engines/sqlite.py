@@ -1,381 +1,56 @@
-"""An SQLite file: nothing to configure, one process at a time, durable to the disk of one machine.
+"""SQLite with a thread of its own: the event loop never waits for the disk.
 
-A commit is one row in the journal and one sync. What the commits amount to is folded into `records` later, in small
-slices, when nobody waits. A commit that returned is on the disk, as far as the disk tells the truth about that.
-
-All work on the file is done by one thread, in the order of the calls: the event loop never waits for the disk.
-After an error the file is not used until `reopen` has proved that it can be written; what is in doubt is then decided
-by what the file says. Nothing here knows the wall clock, and nobody else can write: see `lockfile.py`.
+All work on the file is done by that thread, in the order of the calls. What it does, and what it promises, is in
+`sqlite_database.py`. A server, which commits all the time, has the file in a process of its own: `apart.py`.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
 
-import apsw
-import msgspec
-
-from openintent.engines.base import (
-    Change,
-    DeleteRange,
-    Deposed,
-    Guarantees,
-    Head,
-    OutcomeUncertain,
-    Record,
-)
-from openintent.engines.folding import coalesce
-from openintent.engines.lockfile import LockFile
+from openintent.engines.base import Change, Head, Record
+from openintent.engines.sqlite_database import IDLE_S, SqliteDatabase
 from openintent.engines.worker import Worker
-from openintent.errors import EngineCorrupt, EngineUnavailable
-
-T = TypeVar("T")
-
-# Both are in the header of the file. The version covers the tables and the encoding of heads and changes.
-APPLICATION_ID: Final = int.from_bytes(b"OILs")
-SCHEMA_VERSION: Final = 1
-
-# The weight of a commit is its changes, one for itself, and one for each KiB. A slice of this weight takes 10 ms on
-# a plain SSD. In a larger one more changes cancel each other out, such as a lease that came and went; a commit that
-# arrives meanwhile waits for it.
-SLICE_WEIGHT: Final = 2_000
-# From here on a slice is folded whenever nobody asks for anything.
-IDLE_WEIGHT: Final = 2_000
-# From here on a slice is folded after each commit, idle or not. A scan, which folds all, then takes 100 ms at most.
-FORCED_WEIGHT: Final = 10_000
-
-# SQLite copies the WAL into the database inside the commit that fills this many pages, 4 MiB, and then writes the WAL
-# again from its start, where a sync is faster than at a growing end. In two short trials against 4,000 pages this had
-# more commits per second and a shorter longest commit (1.3 against 1.8 ms), but a longer 99.9th percentile (0.8, 0.5).
-CHECKPOINT_PAGES: Final = 1_000
-# A WAL that one huge batch made larger is cut back to this.
-WAL_BYTES_KEPT: Final = 8 * 1_024 * 1_024
-# Only for somebody who has the file open in another program; among ourselves nobody waits for a lock.
-BUSY_MS: Final = 1_000
-# SQLite takes 32,766 parameters per statement; a statement of this size is still kept prepared by apsw.
-ROWS_PER_STATEMENT: Final = 500
-
-SCHEMA: Final = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE journal (id INTEGER PRIMARY KEY, head BLOB NOT NULL, changes BLOB NOT NULL);
-CREATE TABLE records (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
-COMMIT;
-"""
-LOCK_LOST: Final = "is given up, because its lock file was deleted: restart the server"
-
-APPEND: Final = "INSERT INTO journal (id, head, changes) VALUES (?, ?, ?)"
-SCAN: Final = "SELECT key, value FROM records WHERE key >= ? AND key < ? ORDER BY key ASC LIMIT ?"
-SCAN_REVERSE: Final = SCAN.replace("ASC", "DESC")
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode_head = msgspec.msgpack.Decoder(Head).decode
-_decode_changes = msgspec.msgpack.Decoder(tuple[Change, ...]).decode
-
-
-class Row(NamedTuple):
-    """A commit that is in the journal and not yet in the records."""
-
-    id: int
-    head: bytes
-    changes: tuple[Change, ...]
-    weight: int
 
 
 class SqliteEngine:
     """An open database file. `close` it: the lock is held, and a thread runs, until then."""
 
-    guarantees = Guarantees(durable=True, survives_node_loss=False, exclusive_open=True)
+    guarantees = SqliteDatabase.guarantees
 
     def __init__(self, path: str | Path, *, address: str = "") -> None:
-        self.path = Path(path).resolve()
-        _require_place(self.path)
-        self._lock = LockFile(self.path)
-        with ExitStack() as undo:
-            undo.callback(self._lock.release)
-            self._store = Store(self.path)
-            undo.callback(self._store.close)
-            self._head = self._lock.admit(self._store.head, address=address)
-            undo.pop_all()
-        self._failure: str | None = None
+        # From here on it is the thread's; but what it says of itself can be read at any time.
+        self._database = SqliteDatabase(path, address=address)
         self._moved = asyncio.Event()
-        self._worker = Worker(str(self.path), chore=self._fold_some)
+        self._worker = Worker(str(self._database.path), chore=self._database.fold_some, idle_s=IDLE_S)
 
     @property
     def notice(self) -> str | None:
-        """One line for the operator if something about the files was odd when they were opened."""
-        return self._lock.notice
+        return self._database.notice
 
     async def head(self) -> Head:
-        # Only this engine moves the head, and it does so before the commit returns: no need to ask the file.
-        if self._failure is not None:
-            raise self._refusal()
-        return self._head
+        if self._database.failure is not None:
+            raise self._database.refusal()
+        return self._database.head
 
     async def commit(self, *, expect: Head, head: Head, changes: Sequence[Change]) -> None:
-        await self._worker.ask(self._commit, expect, head, tuple(changes))
+        await self._worker.ask(self._database.commit, expect, head, tuple(changes))
         self._moved.set()
         self._moved.clear()
 
     async def scan(self, first: str, last: str, *, limit: int, reverse: bool = False) -> list[Record]:
-        return await self._worker.ask(self._scan, first, last, limit, reverse)
+        return await self._worker.ask(partial(self._database.scan, first, last, limit=limit, reverse=reverse))
 
     async def changed(self, seen: Head) -> None:
-        if seen == self._head:
+        if seen == self._database.head:
             await self._moved.wait()
 
     async def announce(self, address: str) -> None:
-        """Tell whoever finds the file in use where our server listens."""
-        await self._worker.ask(self._lock.announce, address)
+        await self._worker.ask(self._database.announce, address)
 
     async def reopen(self) -> None:
-        await self._worker.ask(self._reopen)
+        await self._worker.ask(self._database.reopen)
 
     async def close(self) -> None:
-        await self._worker.finish(self._close)
-
-    # What follows runs in the worker's thread.
-
-    def _fold_some(self, *, idle: bool) -> bool:
-        if (idle or self._store.weight > FORCED_WEIGHT) and self._is_sound():
-            try:
-                self._store.fold()
-            except Exception as error:  # noqa: BLE001  # whatever it is, the thread must go on to answer
-                # Nobody waits for this. The next commit is refused, and whoever sent it is told the reason.
-                self._stop(error)
-        return self._failure is None and self._store.weight > IDLE_WEIGHT
-
-    def _commit(self, expect: Head, head: Head, changes: tuple[Change, ...]) -> None:
-        self._require_sound()
-        actual = self._head
-        if (expect.term, expect.beat, expect.rev) != (actual.term, actual.beat, actual.rev):
-            raise Deposed(actual)
-        assert head.token >= actual.token, (head, actual)  # a token that falls is a bug of the writer
-        self._lock.prepare(durable_term=actual.term, token=head.token)
-        try:
-            self._store.append(_encode(head), changes, _encode(changes))
-        except apsw.Error as error:
-            self._stop(error)
-            raise OutcomeUncertain(f"{self.path}: {error}") from error
-        self._head = head
-
-    def _scan(self, first: str, last: str, limit: int, reverse: bool) -> list[Record]:  # noqa: FBT001
-        self._require_sound()
-        try:
-            # Merging what is not folded yet into the rows would save this work once, and be a second way to fold.
-            self._store.fold_all()
-            return self._store.scan(first, last, limit=limit, reverse=reverse)
-        except apsw.Error as error:
-            self._stop(error)
-            raise EngineUnavailable(f"{self.path}: {error}") from error
-
-    def _reopen(self) -> None:
-        self._failure = "could not be reopened" if self._lock.held else LOCK_LOST
-        if self._failure == LOCK_LOST:
-            raise self._refusal()
-        self._store.close()
-        self._store = Store(self.path)
-        # After a failed sync, what the WAL seems to hold may be only in the memory of the operating system.
-        self._store.checkpoint()
-        found = self._store.head
-        if (found.term, found.beat) < (self._head.term, self._head.beat):
-            raise EngineCorrupt(f"{self.path} has lost commits that were durable: {found} after {self._head}")
-        # The token that `admit` raised is in the file only after the next commit.
-        self._head = msgspec.structs.replace(found, token=max(found.token, self._head.token))
-        self._failure = None
-
-    def _close(self) -> None:
-        try:
-            if self._is_sound():
-                self._store.fold_all()
-                self._store.close()
-                self._lock.stamp(self._head)
-        except (apsw.Error, EngineUnavailable):
-            # Every commit is in the journal. Without the stamp the next open is careful about tokens, that is all.
-            pass
-        finally:
-            self._failure = "is closed"
-            self._store.close()
-            self._lock.release()
-
-    def _stop(self, error: Exception) -> None:
-        self._failure = f"must be reopened: {error}"
-
-    def _require_sound(self) -> None:
-        if not self._is_sound():
-            raise self._refusal()
-
-    def _is_sound(self) -> bool:
-        if self._failure is None and not self._lock.held:
-            # Another server may have the file by now; to fold would be to take its commits out of the journal.
-            self._failure = LOCK_LOST
-        return self._failure is None
-
-    def _refusal(self) -> EngineUnavailable:
-        return EngineUnavailable(f"{self.path} {self._failure}")
-
-
-class Store:
-    """The tables. For one thread at a time; after an `apsw.Error` it is good for nothing but `close`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._db = _connect(path)
-        self._pending: deque[Row] = deque()
-        self.weight = 0
-        try:
-            self.head = self._load()
-        except BaseException:
-            self.close()
-            raise
-
-    def append(self, head_blob: bytes, changes: tuple[Change, ...], changes_blob: bytes) -> None:
-        row = Row(self._next_id, head_blob, changes, _weight(changes, changes_blob))
-        # One statement outside of a transaction: the interpreter's lock is given up once, for the write and the sync.
-        self._db.execute(APPEND, (row.id, head_blob, changes_blob))
-        self._keep(row)
-
-    def fold_all(self) -> None:
-        while self._pending:
-            self.fold()
-
-    def fold(self) -> None:
-        """Move one slice of commits, the oldest, from the journal into the records: all of it or nothing."""
-        rows = list(self._slice())
-        if not rows:  # a scan has folded all since somebody saw that there is something to fold
-            return
-        ranges, values = coalesce(change for row in rows for change in row.changes)
-        with self._db:
-            self._delete_ranges(ranges)
-            self._delete([key for key, value in values.items() if value is None])
-            self._put([(key, value) for key, value in sorted(values.items()) if value is not None])
-            self._db.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('head', ?)", (rows[-1].head,))
-            self._db.execute("DELETE FROM journal WHERE id <= ?", (rows[-1].id,))
-        for row in rows:
-            self._pending.popleft()
-            self.weight -= row.weight
-
-    def scan(self, first: str, last: str, *, limit: int, reverse: bool) -> list[Record]:
-        """Of what is folded."""
-        # SQLite takes a negative limit for none.
-        rows = self._db.execute(SCAN_REVERSE if reverse else SCAN, (first, last, max(limit, 0)))
-        return [Record(key, value) for key, value in rows]
-
-    def checkpoint(self) -> None:
-        """Write everything in the WAL to the database itself."""
-        try:
-            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.Error as error:
-            raise EngineUnavailable(f"{self._path} cannot be written: {error}") from error
-
-    def close(self) -> None:
-        self._db.close(force=True)
-
-    def _load(self) -> Head:
-        try:
-            for number, head, changes in self._db.execute("SELECT id, head, changes FROM journal ORDER BY id"):
-                decoded = _decode_changes(changes)
-                self._keep(Row(number, head, decoded, _weight(decoded, changes)))
-            folded = self._db.execute("SELECT value FROM meta WHERE name = 'head'").get
-            newest = self._pending[-1].head if self._pending else folded
-            return Head() if newest is None else _decode_head(newest)
-        except apsw.Error as error:
-            raise EngineUnavailable(f"{self._path} cannot be read: {error}") from error
-        except (msgspec.MsgspecError, TypeError) as error:  # in a damaged file a column may have any type, or no value
-            raise EngineCorrupt(f"{self._path} holds a commit that cannot be read: {error}") from error
-
-    @property
-    def _next_id(self) -> int:
-        return self._pending[-1].id + 1 if self._pending else 1
-
-    def _keep(self, row: Row) -> None:
-        self._pending.append(row)
-        self.weight += row.weight
-
-    def _slice(self) -> Iterator[Row]:
-        weight = 0
-        for row in self._pending:
-            yield row
-            weight += row.weight
-            if weight >= SLICE_WEIGHT:
-                return
-
-    def _delete_ranges(self, ranges: Sequence[DeleteRange]) -> None:
-        for span in ranges:
-            self._db.execute("DELETE FROM records WHERE key >= ? AND key < ?", (span.first, span.last))
-
-    # Many rows in one statement: apsw gives up the interpreter's lock in each step, and to get it back from a busy
-    # event loop can take longer than the step itself.
-
-    def _delete(self, keys: Sequence[str]) -> None:
-        for some in _portions(keys):
-            marks = ",".join("?" * len(some))
-            self._db.execute(f"DELETE FROM records WHERE key IN ({marks})", some)  # noqa: S608  # only marks
-
-    def _put(self, pairs: Sequence[tuple[str, bytes]]) -> None:
-        for some in _portions(pairs):
-            marks = ",".join(["(?,?)"] * len(some))
-            self._db.execute(
-                f"INSERT OR REPLACE INTO records (key, value) VALUES {marks}",  # noqa: S608  # only marks
-                [part for pair in some for part in pair],
-            )
-
-
-def _weight(changes: Sequence[Change], blob: bytes) -> int:
-    return 1 + len(changes) + len(blob) // 1_024
-
-
-def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), ROWS_PER_STATEMENT):
-        yield items[start : start + ROWS_PER_STATEMENT]
-
-
-def _require_place(path: Path) -> None:
-    if path.is_dir():
-        raise EngineUnavailable(f"{path} is a folder, not a database file")
-    if not path.parent.is_dir():
-        raise EngineUnavailable(f"the folder {path.parent} does not exist")
-
-
-def _connect(path: Path) -> apsw.Connection:
-    try:
-        with ExitStack() as undo:
-            db = apsw.Connection(str(path))
-            undo.callback(db.close, force=True)
-            db.set_busy_timeout(BUSY_MS)
-            _require_ours(db, path)
-            _configure(db, path)
-            undo.pop_all()
-    except apsw.NotADBError as error:
-        raise EngineUnavailable(f"{path} is not a database") from error
-    except apsw.Error as error:
-        raise EngineUnavailable(f"cannot open {path}: {error}") from error
-    return db
-
-
-def _require_ours(db: apsw.Connection, path: Path) -> None:
-    application, version = db.pragma("application_id"), db.pragma("user_version")
-    if db.readonly("main"):
-        raise EngineUnavailable(f"{path} is read-only")
-    if application == version == 0 and not db.execute("SELECT count(*) FROM sqlite_schema").get:
-        db.execute(SCHEMA)
-    elif application != APPLICATION_ID:
-        raise EngineUnavailable(f"{path} is a database of another program")
-    elif version > SCHEMA_VERSION:
-        raise EngineUnavailable(
-            f"{path} was written by a newer openintent (format {version}, this one knows {SCHEMA_VERSION})"
-        )
-
-
-def _configure(db: apsw.Connection, path: Path) -> None:
-    if db.pragma("journal_mode", "wal") != "wal":
-        raise EngineUnavailable(f"{path} is on a file system that SQLite cannot share memory on")
-    db.pragma("synchronous", "full")
-    db.pragma("fullfsync", value=True)  # macOS: the plain sync does not reach the disk
-    db.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
-    db.pragma("journal_size_limit", WAL_BYTES_KEPT)
+        await self._worker.finish(self._database.close)

@@ -18,25 +18,23 @@ from openintent.errors import EngineUnavailable
 
 T = TypeVar("T")
 
-# A loop that commits again and again asks much sooner than this: a silence this long is a real one.
-IDLE_S: Final = 0.002
-
 # A request that is not done after this, about five commits on a fast disk, may be waiting for the lock.
 GIVE_WAY_S: Final = 0.001
 
 
 class Chore(Protocol):
     def __call__(self, *, idle: bool) -> bool:
-        """Called after each request, and when nobody asks. True: call again as soon as nobody asks."""
+        """Called after each request, and when nobody asks. True: call again when nobody has asked for `idle_s`."""
         ...
 
 
 class Worker:
     """Runs from construction until `finish`."""
 
-    def __init__(self, name: str, *, chore: Chore) -> None:
+    def __init__(self, name: str, *, chore: Chore, idle_s: float) -> None:
         self._name = name
         self._chore = chore
+        self._idle_s = idle_s
         self._finished = False
         self._watching = False
         self._asked = 0
@@ -96,7 +94,7 @@ class Worker:
         more = self._chore(idle=False)
         while more:
             try:
-                return self._requests.get(timeout=IDLE_S)
+                return self._requests.get(timeout=self._idle_s)
             except queue.Empty:
                 more = self._chore(idle=True)
         return self._requests.get()

@@ -208,7 +208,7 @@ def gate_of(settings: Settings) -> Gate:
 async def serve(settings: Settings, announce: Announce) -> None:
     """Run until told to stop by SIGINT or SIGTERM."""
     gate = gate_of(settings)
-    engine = open_engine(settings.engine, address=f"http://{settings.host}:{settings.port}")
+    engine = open_engine(settings.engine, address=f"http://{settings.host}:{settings.port}", apart=True)
     try:
         if engine.notice is not None:
             log.warning("engine warned notice=%s", engine.notice)
@@ -231,8 +231,9 @@ def run(settings: Settings, announce: Announce) -> None:
 
 def _tune_interpreter() -> None:
     """Settings that are the process's own: measured to be worth a tenth of the throughput."""
-    # The loop lets go of the interpreter's lock between any two requests and takes it back at once. The writer thread,
-    # asleep for the default 5 ms between its tries, would be woken and disappointed each time, which costs both.
+    # The loop lets go of the interpreter's lock between any two requests and takes it back at once. A thread that works
+    # for it, as some engines have, asleep for the default 5 ms between its tries, would be woken and disappointed each
+    # time, which costs both.
     sys.setswitchinterval(SWITCH_S)
     # What was imported lives for ever; and of what requests make, hardly anything is cyclic.
     gc.freeze()

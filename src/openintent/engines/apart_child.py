@@ -1,0 +1,184 @@
+"""The server's end of the process that has its SQLite file (`apart_program.py`): start it, ask it, see it end."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from openintent.engines.apart_words import Answer, Commit, Inbox, Open, Request, decode_answer, frame
+from openintent.engines.base import OutcomeUncertain
+from openintent.errors import EngineUnavailable
+
+PROGRAM: Final = "openintent.engines.apart_program"
+RECEIVE_BYTES: Final = 256 * 1_024
+
+
+class Asked(NamedTuple):
+    """A request that has no answer yet, and who waits for it."""
+
+    request: Request
+    future: "asyncio.Future[Answer]"
+
+
+class Child:
+    """A process, from construction until it ends: after `Close`, or at any time. It is reaped then.
+
+    Must be made in a thread that lives as long as this process: on Linux it dies with that.
+    """
+
+    def __init__(self, path: Path, *, lock: int, hear: Callable[[Answer], None]) -> None:
+        """`lock` is lent to it. `hear` is called with each answer, also if nobody waits for it any more."""
+        self._path = path
+        self._hear = hear
+        self._process, self._socket = _started(path, lock)
+        self._inbox = Inbox()
+        self._unsent = bytearray()
+        self._asked: deque[Asked] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._end = ""  # how, if it has ended
+        self._ended = asyncio.Event()
+
+    @property
+    def has_ended(self) -> bool:
+        return bool(self._end)
+
+    def open_now(self, request: Open) -> Answer:
+        """The first request, for who has no loop yet: wait for the answer."""
+        self._socket.settimeout(None)
+        with suppress(OSError):  # it has ended already
+            self._socket.sendall(frame(request))
+            while some := self._socket.recv(RECEIVE_BYTES):
+                self._inbox.add(some)
+                for message in self._inbox.messages():
+                    self._socket.settimeout(0)
+                    return decode_answer(message)
+        self.gone()
+        raise EngineUnavailable(f"{self._path} cannot be opened: its process {self._end}")
+
+    def ask(self, request: Request) -> "asyncio.Future[Answer]":
+        """Have it done. It is done even if the future is cancelled. Answers come in the order of requests."""
+        self.require_life()
+        loop = asyncio.get_running_loop()
+        self._attach(loop)
+        asked = Asked(request, loop.create_future())
+        self._asked.append(asked)
+        self._send(frame(request))
+        return asked.future
+
+    def require_life(self) -> None:
+        if self._end:
+            raise EngineUnavailable(f"{self._path} must be reopened: its process {self._end}")
+
+    async def end(self) -> None:
+        """Wait for it."""
+        if not self._end:
+            self._attach(asyncio.get_running_loop())
+        await self._ended.wait()
+
+    def gone(self) -> None:
+        """It has closed its end, so it has ended or is about to. What it was asked has no answer."""
+        if self._end:
+            return
+        self._detach()
+        self._socket.close()
+        self._end = _how(self._process.wait())
+        for asked in self._asked:
+            if _is_awaited(asked.future):
+                asked.future.set_exception(self._loss(asked.request))
+        self._asked.clear()
+        self._ended.set()
+
+    def _loss(self, request: Request) -> Exception:
+        what = f"{self._path}: its process {self._end}"
+        return OutcomeUncertain(what) if isinstance(request, Commit) else EngineUnavailable(what)
+
+    def _attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._loop is not loop:
+            self._detach()
+            self._loop = loop
+            loop.add_reader(self._socket.fileno(), self._readable)
+            if self._unsent:
+                loop.add_writer(self._socket.fileno(), self._writable)
+
+    def _detach(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._socket.fileno())
+            self._loop.remove_writer(self._socket.fileno())
+
+    def _send(self, some: bytes) -> None:
+        self._unsent += some
+        if len(self._unsent) > len(some):  # it has its turn
+            return
+        self._push()
+        if self._unsent and self._loop is not None:
+            self._loop.add_writer(self._socket.fileno(), self._writable)
+
+    def _writable(self) -> None:
+        self._push()
+        if not self._unsent and self._loop is not None:
+            self._loop.remove_writer(self._socket.fileno())
+
+    def _push(self) -> None:
+        try:
+            sent = self._socket.send(self._unsent)
+        except BlockingIOError:
+            return
+        except OSError:  # it has ended, which is seen when we read
+            sent = len(self._unsent)
+        del self._unsent[:sent]
+
+    def _readable(self) -> None:
+        try:
+            some = self._socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:  # it has ended with something unread
+            some = b""
+        if not some:
+            self.gone()
+            return
+        self._inbox.add(some)
+        for message in self._inbox.messages():
+            answer, asked = decode_answer(message), self._asked.popleft()
+            self._hear(answer)
+            if _is_awaited(asked.future):
+                asked.future.set_result(answer)
+
+
+def _started(path: Path, lock: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(0)
+    with theirs:
+        # It is to find the modules that we have found, and none that happen to lie in the folder where we were started.
+        command = [sys.executable, "-P", "-m", PROGRAM, str(theirs.fileno()), str(lock), str(path)]
+        found = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+        try:
+            process = subprocess.Popen(  # noqa: S603  # our own program
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno(), lock],
+                env={**os.environ, "PYTHONPATH": found},
+                start_new_session=True,  # Ctrl-C is for the server, which then ends this one in order
+            )
+        except OSError as error:
+            ours.close()
+            raise EngineUnavailable(f"{path} cannot be opened: no process for it: {error.strerror}") from error
+    return process, ours
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"has ended with code {code}"
+    return "was ended by " + next((each.name for each in signal.Signals if each == -code), f"signal {-code}")
+
+
+def _is_awaited(future: "asyncio.Future[Answer]") -> bool:
+    return not future.done() and not future.get_loop().is_closed()

@@ -72,7 +72,7 @@ async def test_a_server_that_was_killed_and_is_still_listed_does_not_run(
         SqliteDatabase(database).close()
 
 
-@pytest.mark.parametrize("pid", [1, os.getpid()])
+@pytest.mark.parametrize("pid", [1, os.getpid()], ids=["another", "this"])
 def test_nobody_waits_for_a_server_that_runs(database: Path, pid: int, monkeypatch: pytest.MonkeyPatch):
     first = SqliteDatabase(database, pid=pid)
     waits: list[float] = []

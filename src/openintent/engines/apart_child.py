@@ -17,7 +17,6 @@ from openintent.engines.base import OutcomeUncertain
 from openintent.errors import EngineUnavailable
 
 PROGRAM: Final = "openintent.engines.apart_program"
-RECEIVE_BYTES: Final = 256 * 1_024
 
 
 class Asked(NamedTuple):
@@ -54,8 +53,7 @@ class Child:
         self._socket.settimeout(None)
         with suppress(OSError):  # it has ended already
             self._socket.sendall(frame(request))
-            while some := self._socket.recv(RECEIVE_BYTES):
-                self._inbox.add(some)
+            while self._inbox.receive(self._socket):
                 for message in self._inbox.messages():
                     self._socket.settimeout(0)
                     return decode_answer(message)
@@ -113,38 +111,37 @@ class Child:
             self._loop.remove_writer(self._socket.fileno())
 
     def _send(self, some: bytes) -> None:
-        self._unsent += some
-        if len(self._unsent) > len(some):  # it has its turn
+        if self._unsent:  # it has its turn
+            self._unsent += some
             return
-        self._push()
+        self._unsent += some[self._taken(some) :]
         if self._unsent and self._loop is not None:
             self._loop.add_writer(self._socket.fileno(), self._writable)
 
     def _writable(self) -> None:
-        self._push()
+        del self._unsent[: self._taken(self._unsent)]
         if not self._unsent and self._loop is not None:
             self._loop.remove_writer(self._socket.fileno())
 
-    def _push(self) -> None:
+    def _taken(self, some: bytes | bytearray) -> int:
+        """How much of it the socket has room for, and takes."""
         try:
-            sent = self._socket.send(self._unsent)
+            return self._socket.send(some)
         except BlockingIOError:
-            return
+            return 0
         except OSError:  # it has ended, which is seen when we read
-            sent = len(self._unsent)
-        del self._unsent[:sent]
+            return len(some)
 
     def _readable(self) -> None:
         try:
-            some = self._socket.recv(RECEIVE_BYTES)
+            lives = self._inbox.receive(self._socket)
         except BlockingIOError:
             return
         except OSError:  # it has ended with something unread
-            some = b""
-        if not some:
+            lives = False
+        if not lives:
             self.gone()
             return
-        self._inbox.add(some)
         for message in self._inbox.messages():
             answer, asked = decode_answer(message), self._asked.popleft()
             self._hear(answer)

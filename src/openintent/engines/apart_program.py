@@ -35,7 +35,6 @@ from openintent.engines.lockfile import LockFile
 from openintent.engines.sqlite_database import IDLE_S, SqliteDatabase, decode_changes
 
 PR_SET_PDEATHSIG: Final = 1  # <linux/prctl.h>
-RECEIVE_BYTES: Final = 256 * 1_024
 
 
 class Line:
@@ -55,10 +54,8 @@ class Line:
     def next(self) -> Request | None:
         """None if the server is no more, whatever it had asked before."""
         while not self._requests:
-            some = self._socket.recv(RECEIVE_BYTES)
-            if not some:
+            if not self._inbox.receive(self._socket):
                 return None
-            self._inbox.add(some)
             self._requests.extend(self._inbox.messages())
         request: Request = decode_request(self._requests.popleft())
         return None if self._has_ended() else request

@@ -3,6 +3,7 @@
 Each is one frame: its length, then msgpack. Both ends are of the same version, so nothing here need stay as it is.
 """
 
+import socket
 import struct
 import traceback
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import msgspec
 from openintent.engines.base import Deposed, Head, OutcomeUncertain
 from openintent.errors import EngineCorrupt, EngineInUse, EngineUnavailable
 
+_RECEIVE_BYTES: Final = 256 * 1_024
 _LENGTH: Final = struct.Struct("<Q")
 # These arrive as what they are; of any other, which is a bug of ours, only what it says. See also `Deposed`.
 _CROSSING: Final = (EngineInUse, EngineUnavailable, EngineCorrupt, OutcomeUncertain, AssertionError)
@@ -87,8 +89,16 @@ class Inbox:
 
     def __init__(self) -> None:
         self._bytes = bytearray()
+        # One for good: to get that much from the system for each small answer took longer than the answer itself.
+        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
 
-    def add(self, some: bytes) -> None:
+    def receive(self, source: socket.socket) -> bool:
+        """Some of what has arrived; False if that was all, and the other end is closed."""
+        count = source.recv_into(self._buffer)
+        self.add(self._buffer[:count])
+        return count > 0
+
+    def add(self, some: bytes | memoryview) -> None:
         self._bytes += some
 
     def messages(self) -> Iterator[bytes]:

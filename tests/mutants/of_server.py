@@ -16,6 +16,35 @@ CONNECTIONS: Final = (
         (tests("server/test_heads.py::test_a_line_is_read_anew_whatever_comes_after_it"),),
     ),
     Mutant(
+        "a request overtakes the one before it on its connection, which waits for the end of the turn",
+        (
+            Edit(
+                "server/hotlane.py",
+                "            self.turn.end()  # what came before on this connection may be waiting for that",
+                "            pass",
+            ),
+        ),
+        (tests("server/test_turns.py"),),
+    ),
+    Mutant(
+        "what a client is shown is what others made of it in the same turn",
+        (
+            Edit(
+                "server/service.py",
+                "        for exchange, command, show in asked:\n            try:\n",
+                "        asked = [each if each[2] is None else (*each, apply(each[1])) for each in asked]\n"
+                "        for exchange, command, show, *known in asked:\n            try:\n"
+                "                apply = (lambda _: known[0]) if known else self.apply\n",
+            ),
+        ),
+        (tests("server/test_turns.py"),),
+    ),
+    Mutant(
+        "who hung up before the end of the turn is granted what it asked for",
+        (Edit("server/turns.py", "[cycle for cycle in arrived if not cycle.done]", "arrived"),),
+        (tests("server/test_turns.py"),),
+    ),
+    Mutant(
         "a request that is refused leaves something behind",
         (
             Edit(

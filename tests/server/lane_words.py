@@ -82,6 +82,10 @@ class Office:
     def dispatch(self, exchange):
         self.asked.append(exchange)
 
+    def dispatch_all(self, exchanges):
+        for exchange in exchanges:
+            self.dispatch(exchange)
+
     def problem_payload(self, status, code, message, hint=None):
         return json.dumps({"status": status, "code": code, "message": message}).encode()
 
@@ -155,6 +159,12 @@ def request(path, *headers, method="GET", body=b"", version="1.1"):
     if body:
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def arrive(line, data):
+    """The last thing in its turn of the loop."""
+    line.data_received(data)
+    line.turn.end()
 
 
 async def settle():

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lane_words import House, request
+from lane_words import House, arrive, request
 
 from openintent.server import heads
 from openintent.server.auth import Gate
@@ -77,7 +77,7 @@ PLAIN = [
 def fed(line, house, data):
     """What becomes of a chunk: what the service was asked, what was said, and whether the line stays open."""
     before = len(house.office.asked)
-    line.data_received(data)
+    arrive(line, data)
     told = [
         (each.method, each.path, each.query, each.body, dict(each.headers), each.match.route, each.match.names)
         for each in house.office.asked[before:]
@@ -125,10 +125,10 @@ def known(house):
 
 async def test_the_second_request_of_a_kind_does_not_reach_the_parser(house):
     line = house.connect()
-    line.data_received(request("/hot/a", method="POST", body=b"{}"))
+    arrive(line, request("/hot/a", method="POST", body=b"{}"))
     house.office.answer(0)
     line.parser = None  # whoever asks it now fails
-    line.data_received(request("/hot/b", method="POST", body=b"[]"))
+    arrive(line, request("/hot/b", method="POST", body=b"[]"))
     assert [exchange.body for exchange in house.office.asked] == [b"{}", b"[]"]
     assert house.office.paths() == ["/hot/a", "/hot/b"]
     assert house.office.asked[1].head is not None
@@ -136,15 +136,15 @@ async def test_the_second_request_of_a_kind_does_not_reach_the_parser(house):
 
 async def test_an_attempt_of_its_own_makes_no_head_strange(house):
     line = house.connect()
-    line.data_received(request("/hot/a", "Idempotency-Key: one", "X-Agent-ID: ada", method="POST", body=b"{}"))
+    arrive(line, request("/hot/a", "Idempotency-Key: one", "X-Agent-ID: ada", method="POST", body=b"{}"))
     house.office.answer(0)
     line.parser = None
-    line.data_received(request("/hot/a", "Idempotency-Key: two", "X-Agent-ID: ada", method="POST", body=b"{}"))
+    arrive(line, request("/hot/a", "Idempotency-Key: two", "X-Agent-ID: ada", method="POST", body=b"{}"))
     first, second = house.office.asked
     assert (first.headers[b"idempotency-key"], second.headers[b"idempotency-key"]) == (b"one", b"two")
     assert second.headers[b"x-agent-id"] == b"ada"
     house.office.answer(1)
-    line.data_received(request("/hot/a", "X-Agent-ID: ada", method="POST", body=b"{}"))
+    arrive(line, request("/hot/a", "X-Agent-ID: ada", method="POST", body=b"{}"))
     assert b"idempotency-key" not in house.office.asked[2].headers
 
 
@@ -152,7 +152,7 @@ async def test_every_request_has_a_mark_of_its_own_so_that_no_busy_line_is_idle(
     line = house.connect()
     marks = set()
     for index in range(4):
-        line.data_received(request("/hot/a"))
+        arrive(line, request("/hot/a"))
         house.office.answer(index)
         marks.add(id(line.mark))
         house.kept = [*getattr(house, "kept", []), line.mark]
@@ -162,7 +162,7 @@ async def test_every_request_has_a_mark_of_its_own_so_that_no_busy_line_is_idle(
 async def test_a_head_that_will_not_come_again_is_not_remembered(house):
     line = house.connect()
     for index, name in enumerate(sorted(heads.UNIQUE)):
-        line.data_received(request("/hot/a", f"{name.decode()}: x"))
+        arrive(line, request("/hot/a", f"{name.decode()}: x"))
         house.office.answer(index)
     assert not known(house).heads
 
@@ -172,11 +172,11 @@ async def test_what_is_remembered_has_a_bound(house, monkeypatch):
     monkeypatch.setattr(heads, "DOORS_MAX", 2)
     line = house.connect()
     for index, name in enumerate("abcdefgh"):
-        line.data_received(request("/hot/a", f"X-{name}: 1", method="GET" if index % 2 else "POST"))
+        arrive(line, request("/hot/a", f"X-{name}: 1", method="GET" if index % 2 else "POST"))
         house.office.answer(index)
         assert len(known(house).heads) <= 3
         assert len(known(house).doors) <= 2
-    line.data_received(request("/hot/a", f"X-Long: {'x' * heads.HEAD_BYTES_MAX}"))
+    arrive(line, request("/hot/a", f"X-Long: {'x' * heads.HEAD_BYTES_MAX}"))
     assert not any(b"xxx" in head for head in known(house).heads)
 
 
@@ -199,12 +199,12 @@ async def test_a_key_that_ends_ends_for_heads_that_were_read_before(house):
     gate = Gate(ring)
     line = house.connect()
     for index in range(2):
-        line.data_received(request("/hot/a", "X-API-Key: key"))
+        arrive(line, request("/hot/a", "X-API-Key: key"))
         exchange = house.office.asked[index]
         gate.check(exchange)
         assert exchange.principal.name == "ada"
         house.office.answer(index)
-    line.data_received(request("/hot/a", "X-API-Key: key"))
+    arrive(line, request("/hot/a", "X-API-Key: key"))
     assert house.office.asked[2].head.principal.name == "ada"
     ring.good, ring.edition = {}, object()
     with pytest.raises(Refused):
@@ -215,7 +215,7 @@ async def test_a_key_that_ends_ends_for_heads_that_were_read_before(house):
 async def test_without_keys_what_was_found_to_be_of_this_machine_stays_so(house):
     gate, line = Gate(), house.connect()
     for index in range(3):
-        line.data_received(request("/hot/a"))
+        arrive(line, request("/hot/a"))
         gate.check(house.office.asked[index])
         assert house.office.asked[index].principal is DEV
         house.office.answer(index)

@@ -6,7 +6,7 @@ import logging
 import resource
 
 import pytest
-from lane_words import House, Wire, request, settle
+from lane_words import House, Wire, arrive, request, settle
 
 from openintent.engines.memory import MemoryEngine
 from openintent.errors import Unavailable
@@ -218,11 +218,11 @@ async def test_late_in_a_turn_a_connection_is_served_once_and_then_waits_for_the
     house = House()
     overload = house.office.overload
     line = house.connect()
-    line.data_received(request("/hot/early"))
+    arrive(line, request("/hot/early"))
     assert not line.transport.paused
     house.office.answer(0)
     overload.turn_until_s, overload.asked = 0.0, BUSY_MIN
-    line.data_received(request("/hot/late"))
+    arrive(line, request("/hot/late"))
     assert house.office.paths() == ["/hot/early", "/hot/late"]
     assert line.transport.paused
     overload.look()

@@ -3,14 +3,14 @@
 import asyncio
 
 import pytest
-from lane_words import request, settle
+from lane_words import arrive, request, settle
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_request_must_be_complete_ten_seconds_after_its_first_byte(house, line):
     for byte in request("/hot/a")[:10]:
-        line.data_received(bytes([byte]))
+        arrive(line, bytes([byte]))
         house.wait(1)
     assert not line.transport.sent
     house.wait(1)
@@ -20,7 +20,7 @@ async def test_a_request_must_be_complete_ten_seconds_after_its_first_byte(house
 
 
 async def test_a_body_that_does_not_come_ends_the_application_too(house, line):
-    line.data_received(request("/slow/a", method="POST", body=b"xx")[:-1])
+    arrive(line, request("/slow/a", method="POST", body=b"xx")[:-1])
     await settle()
     house.wait(12)
     await settle()
@@ -37,14 +37,14 @@ async def test_a_connection_that_says_nothing_is_closed(house, line):
 
 
 async def test_whoever_waits_for_us_has_no_deadline(house, line):
-    line.data_received(request("/hot/a"))
+    arrive(line, request("/hot/a"))
     house.wait(500)
     house.office.answer(0)
     assert line.transport.statuses() == [200]
 
 
 async def test_a_late_request_does_not_cost_the_answers_before_it(house, line):
-    line.data_received(request("/hot/a") + b"GET /hot")
+    arrive(line, request("/hot/a") + b"GET /hot")
     house.wait(20)
     assert not line.transport.closed
     house.office.answer(0)
@@ -53,7 +53,7 @@ async def test_a_late_request_does_not_cost_the_answers_before_it(house, line):
 
 async def test_an_idle_connection_is_kept_for_a_while(house, line):
     for _ in range(3):
-        line.data_received(request("/hot/a"))
+        arrive(line, request("/hot/a"))
         house.office.answer(-1)
         house.wait(75)
         assert not line.transport.closed
@@ -63,7 +63,7 @@ async def test_an_idle_connection_is_kept_for_a_while(house, line):
 
 
 async def test_a_client_that_does_not_read_is_read_no_more_and_then_aborted(house, line):
-    line.data_received(request("/hot/a"))
+    arrive(line, request("/hot/a"))
     line.pause_writing()
     assert line.transport.paused
     house.office.answer(0)
@@ -79,14 +79,14 @@ async def test_a_client_that_does_not_read_is_read_no_more_and_then_aborted(hous
 
 
 async def test_an_answer_that_never_leaves_does_not_keep_a_closed_connection(house, line):
-    line.data_received(request("/hot/a", "Connection: close"))
+    arrive(line, request("/hot/a", "Connection: close"))
     house.office.answer(0)
     house.wait(16)
     assert line.transport.aborted
 
 
 async def test_a_server_that_was_frozen_does_not_blame_its_clients(house, line):
-    line.data_received(b"GET /hot")
+    arrive(line, b"GET /hot")
     house.wait(2)
     house.now_s += 1_000
     house.wait(5)

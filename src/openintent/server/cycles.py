@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Literal, Protocol
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -25,6 +26,8 @@ class Service(Desk, Protocol):
     overload: Overload
 
     def dispatch(self, exchange: Exchange, /) -> None: ...
+
+    def dispatch_all(self, exchanges: Sequence[Exchange], /) -> None: ...
 
     def problem_payload(self, status: int, code: str, message: str, /) -> bytes: ...
 

@@ -24,6 +24,7 @@ from openintent.server.heads import LINE_BYTES_MAX, VERSION, Heads
 from openintent.server.overload import BUSY_MIN
 from openintent.server.routing import Match
 from openintent.server.sweep import Bounds
+from openintent.server.turns import Turn
 
 __all__ = ["HOT_BODY_MAX", "PIPELINED_MAX", "Bounds", "HotCycle", "HotProtocol", "hot_protocol"]
 
@@ -34,6 +35,7 @@ class HotProtocol(Connection):
     """One connection. `hot_protocol` makes the class that serves a given service."""
 
     familiar: ClassVar[Heads]  # of all connections
+    turn: ClassVar[Turn]  # of all connections
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -42,13 +44,14 @@ class HotProtocol(Connection):
         self.doors = self.familiar.doors
         self.overload = self.service.overload
         self.dispatch: Callable[[HotCycle], None] = self.service.dispatch
+        self.begin: Callable[[HotCycle], None] = self.turn.add
         self.repeated: list[tuple[bytes, bytes]] = []  # headers that came again; all but the last of each
         self.modern = False  # HTTP/1.1
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self in self.guests:
-            self.dispatch = self._serve_guest
+            self.begin = self.dispatch = self._serve_guest
 
     # Requests: what the parser calls
 
@@ -83,10 +86,12 @@ class HotProtocol(Connection):
         cycle = self.mark = self.cycle = HotCycle(self, door.method, door.path + name, "", Match(route, names), head)
         cycle.body = data[body_at:]
         self.pipeline.append(cycle)
-        self.dispatch(cycle)
+        self.begin(cycle)
         return True
 
     def _parse(self, data: bytes) -> None:
+        if self.pipeline:
+            self.turn.end()  # what came before on this connection may be waiting for that
         whole = not self.receiving or self.mark is NOTHING_YET
         self.pending += len(data)
         try:
@@ -345,5 +350,6 @@ def hot_protocol(service: Service, bounds: Bounds) -> type[HotProtocol]:
         "addresses": {},
         "guests": set(),
         "familiar": Heads(service.router),
+        "turn": Turn(service.dispatch_all),
     }
     return type("HotProtocol", (HotProtocol,), shared)

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from openintent.core.answers import Reply
+from openintent.core.answers import Queued, Reply
+from openintent.core.commands import Acquire, Command
 from openintent.errors import EngineUnavailable
 from openintent.grantor.grantor import Grantor, NotServing, Refusal
 from openintent.model import Limits
@@ -15,7 +16,7 @@ from openintent.server import auth, bodies, problems
 from openintent.server.auth import Gate
 from openintent.server.beats import Beats
 from openintent.server.cluster import Cluster
-from openintent.server.exchange import Exchange
+from openintent.server.exchange import Exchange, Render
 from openintent.server.forwarding import Forwarder
 from openintent.server.overload import BUSY_MIN, PAYLOAD, RETRY_LINE, Overload
 from openintent.server.routing import BadName, Match, Router, decoded, is_plain
@@ -25,6 +26,9 @@ from openintent.server.views import Views
 log = logging.getLogger("openintent.server")
 
 _encode = msgspec.json.Encoder().encode
+
+# Whose request it is, what it asks of the ledger, and how to show the answer; None for one that may have to wait.
+Asked = tuple[Exchange, Command, Render | None]
 
 AGAIN_S: Final = 1.0
 AGAIN_IN_CLUSTER_S: Final = 0.1
@@ -46,8 +50,9 @@ class Service:
         self.grantor = grantor
         # The grantor's own, without a detour: these are called for every request.
         self.apply = grantor.apply
-        self.apply_or_wait = grantor.apply_or_wait
         self.park = grantor.park
+        self._asked: list[Asked] = []
+        self._gathering = False
         self.limits = limits
         self.router = router
         self.views = Views(grantor)
@@ -73,6 +78,46 @@ class Service:
                 self.run(exchange, pending)
         except Exception as failure:  # noqa: BLE001  # an answer for the client, a log line for us
             self._fail(exchange, failure)
+
+    def dispatch_all(self, exchanges: Sequence[Exchange]) -> None:
+        """The same for many at once: what their handlers ask of the ledger is decided when all have asked."""
+        self._gathering = True
+        for exchange in exchanges:
+            self.dispatch(exchange)
+        self._gathering = False
+        self._decide()
+
+    def ask(self, exchange: Exchange, command: Command, show: Render | None) -> None:
+        """Have the ledger decide and the answer shown, now or at the end of the turn."""
+        self._asked.append((exchange, command, show))
+        if not self._gathering:
+            self._decide()
+
+    def ask_or_wait(self, exchange: Exchange, command: Acquire, show: Render) -> None:
+        """The same for an acquire that may have to wait: then the answer is shown when that is over."""
+        exchange.render = show
+        self.ask(exchange, command, None)
+
+    def _decide(self) -> None:
+        asked, self._asked = self._asked, []
+        apply = self.apply
+        for exchange, command, show in asked:
+            try:
+                # One after the other: a view shows a thing as it is after its own command, not after those behind it.
+                if show is None:
+                    self._decide_or_wait(exchange, command)
+                else:
+                    show(exchange, apply(command))
+            except Exception as failure:  # noqa: BLE001  # as in dispatch
+                self._fail(exchange, failure)
+
+    def _decide_or_wait(self, exchange: Exchange, command: Command) -> None:
+        assert isinstance(command, Acquire)
+        reply = self.grantor.apply_or_wait(command, exchange)
+        if isinstance(reply.answer, Queued):
+            exchange.waiting = 0 if exchange.done else command.request
+        else:
+            exchange.answer(reply)
 
     def _matched(self, exchange: Exchange) -> Match:
         found = self.router.find(exchange.method, exchange.path)

@@ -1,6 +1,7 @@
 """Leases over HTTP: one set of handlers for leases in intents, in plain spaces, and by their id alone."""
 
 import random
+from functools import partial
 
 from msgspec import UNSET
 
@@ -9,7 +10,6 @@ from openintent.core.answers import (
     Ended,
     Granted,
     Lost,
-    Queued,
     Released,
     Reply,
     Seen,
@@ -29,6 +29,7 @@ from openintent.core.commands import (
 from openintent.core.scopes import problem as scope_problem
 from openintent.model import Ask, Lease
 from openintent.server import bodies, problems, query
+from openintent.server.beats import Beat
 from openintent.server.exchange import Exchange, Render
 from openintent.server.service import Service
 from openintent.wire import (
@@ -71,15 +72,10 @@ def acquire_or_wait(
     key = bodies.attempt(exchange, service.limits)
     lease_id = _new_id(service.grantor.now_ms)
     command = Acquire(ask=ask, lease_id=lease_id, wait_ms=wait_ms, attempt=key, preempt=preempt)
-    if not wait_ms and key is None:
-        show(exchange, service.apply(command))
-        return
-    exchange.render = show
-    reply = service.apply_or_wait(command, exchange)
-    if isinstance(reply.answer, Queued):
-        exchange.waiting = 0 if exchange.done else command.request
+    if wait_ms or key is not None:
+        service.ask_or_wait(exchange, command, show)
     else:
-        show(exchange, reply)
+        service.ask(exchange, command, show)
 
 
 def _ask(checks: bodies.Checks, body: AcquireBody, space: str, holder: str) -> Ask:
@@ -160,8 +156,7 @@ def renew(service: Service, exchange: Exchange, space: str | None, lease_id: str
         ttl_ms = checks.ttl_ms(bodies.decode(RenewBody, exchange.body), 0) or None
         checks.settle()
     holder = bodies.agent(exchange, service.limits)
-    reply = service.apply(Renew(lease_id=lease_id, holder=holder, space=space, ttl_ms=ttl_ms))
-    _show_seen(service, exchange, reply, holder)
+    service.ask(exchange, Renew(lease_id=lease_id, holder=holder, space=space, ttl_ms=ttl_ms), _show_own)
 
 
 def progress(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
@@ -174,7 +169,7 @@ def progress(service: Service, exchange: Exchange, space: str | None, lease_id: 
     holder = bodies.agent(exchange, service.limits)
     note = None if keep else body.checkpoint
     command = Progress(lease_id=lease_id, holder=holder, space=space, checkpoint=note, keep_checkpoint=keep)
-    _show_seen(service, exchange, service.apply(command), holder)
+    service.ask(exchange, command, _show_own)
 
 
 def revoke(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
@@ -183,19 +178,28 @@ def revoke(service: Service, exchange: Exchange, space: str | None, lease_id: st
     checks.name("reason", body.reason, most=service.limits.text_chars_max)
     checks.settle()
     actor = bodies.actor(exchange, service.limits, default="operator")
-    reply = service.apply(Revoke(lease_id=lease_id, actor=actor, reason=body.reason, space=space))
-    _show_seen(service, exchange, reply, None)
+    service.ask(exchange, Revoke(lease_id=lease_id, actor=actor, reason=body.reason, space=space), _show_any)
 
 
-def _show_seen(service: Service, exchange: Exchange, reply: Reply, holder: str | None) -> None:
-    answer = reply.answer
+def _show_own(exchange: Exchange, reply: Reply) -> None:
+    """To its holder alone."""
+    service, answer = service_of(exchange), reply.answer
     if type(answer) is Seen:
         now_ms = answer.lease.deadline_ms - answer.remaining_ms
         service.show(exchange, reply, service.views.lease(answer.lease, now_ms=now_ms))
     elif isinstance(answer, Ended):
+        holder = bodies.agent(exchange, service.limits)
         service.run(exchange, _show_ended(service, exchange, reply, answer.lease_id, holder))
     else:
         service.show_refusal(exchange, reply)
+
+
+def _show_any(exchange: Exchange, reply: Reply) -> None:
+    if isinstance(reply.answer, Ended):
+        service = service_of(exchange)
+        service.run(exchange, _show_ended(service, exchange, reply, reply.answer.lease_id, None))
+    else:
+        _show_own(exchange, reply)
 
 
 async def _show_ended(service: Service, exchange: Exchange, reply: Reply, lease_id: str, holder: str | None) -> None:
@@ -208,12 +212,15 @@ async def _show_ended(service: Service, exchange: Exchange, reply: Reply, lease_
 
 def release(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
     holder = bodies.agent(exchange, service.limits)
-    reply = service.apply(Release(lease_id=lease_id, holder=holder, space=space))
-    answer = reply.answer
+    service.ask(exchange, Release(lease_id=lease_id, holder=holder, space=space), _show_released)
+
+
+def _show_released(exchange: Exchange, reply: Reply) -> None:
+    service, answer = service_of(exchange), reply.answer
     if type(answer) is Released or type(answer) is Lost:
         service.show(exchange, reply, _released(answer.lease))
     elif isinstance(answer, Ended):
-        service.run(exchange, _show_released_before(service, exchange, reply, lease_id, holder))
+        service.run(exchange, _show_released_before(service, exchange, reply, answer.lease_id))
     else:
         service.show_refusal(exchange, reply)
 
@@ -222,9 +229,9 @@ def _released(lease: Lease) -> ReleasedView:
     return ReleasedView("Lease released", lease.id, lease.status, lease.ended_reason)
 
 
-async def _show_released_before(service: Service, exchange: Exchange, reply: Reply, lease_id: str, holder: str) -> None:
+async def _show_released_before(service: Service, exchange: Exchange, reply: Reply, lease_id: str) -> None:
     lease = await service.grantor.history.ended_lease(lease_id)
-    if lease is None or holder != lease.holder:
+    if lease is None or bodies.agent(exchange, service.limits) != lease.holder:
         raise problems.Refused(404, problems.not_found("lease"))
     service.show(exchange, reply, _released(lease))
 
@@ -232,8 +239,11 @@ async def _show_released_before(service: Service, exchange: Exchange, reply: Rep
 def heartbeat(service: Service, exchange: Exchange, agent_id: str) -> None:
     beat = service.beats.read(agent_id, exchange.body)
     bodies.agent(exchange, service.limits, named=agent_id)
-    reply = service.apply(Heartbeat(holder=agent_id, held=beat.held, load=beat.load))
-    verdicts = reply.answer
+    service.ask(exchange, Heartbeat(holder=agent_id, held=beat.held, load=beat.load), partial(_show_verdicts, beat))
+
+
+def _show_verdicts(beat: Beat, exchange: Exchange, reply: Reply) -> None:
+    service, verdicts = service_of(exchange), reply.answer
     assert isinstance(verdicts, Verdicts)
     views, today_ms = service.views, service.grantor.now_ms + service.grantor.date_offset_ms
     next_at = views.date(today_ms + verdicts.next_ms)

@@ -41,7 +41,7 @@ CONNECTIONS: Final = (
     ),
     Mutant(
         "who hung up before the end of the turn is granted what it asked for",
-        (Edit("server/turns.py", "[cycle for cycle in arrived if not cycle.done]", "arrived"),),
+        (Edit("server/turns.py", "[exchange for exchange in arrived if not exchange.done]", "arrived"),),
         (tests("server/test_turns.py"),),
     ),
     Mutant(

@@ -142,7 +142,7 @@ class SimTransport:
         body = b"" if call.body is None else msgspec.json.encode(call.body)
         exchange = SimExchange(server.service, call.method, API + call.path, headers, body, connection.answer)
         connection.opened.append((server, exchange))
-        server.service.dispatch(exchange)
+        server.turn.add(exchange)
 
     async def close(self) -> None: ...
 

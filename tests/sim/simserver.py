@@ -15,6 +15,7 @@ from openintent.server.auth import Gate
 from openintent.server.exchange import Exchange
 from openintent.server.routes import ROUTER
 from openintent.server.service import Service
+from openintent.server.turns import Turn
 
 Answered = Callable[[int, bytes, dict[str, str]], None]
 
@@ -89,6 +90,7 @@ class SimServer:
             wall_clock_ms=self._wall_ms,
         )
         self.service = Service(self.grantor, limits, ROUTER, Gate())
+        self.turn = Turn(self.service.dispatch_all)
         if isinstance(self.engine, RemoteStore):
             self.service.forwarder = NoForwarder()  # type: ignore[assignment]
         try:

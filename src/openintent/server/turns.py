@@ -10,23 +10,23 @@ Requests are carried out in the order of their arrival. Nobody waits for a reque
 import asyncio
 from collections.abc import Callable
 
-from openintent.server.cycles import HotCycle
+from openintent.server.exchange import Exchange
 
 
 class Turn:
     """One for all connections of a server."""
 
-    def __init__(self, carry_out: Callable[[list[HotCycle]], None]) -> None:
+    def __init__(self, carry_out: Callable[[list[Exchange]], None]) -> None:
         self._carry_out = carry_out
-        self._arrived: list[HotCycle] = []
+        self._arrived: list[Exchange] = []
 
-    def add(self, cycle: HotCycle) -> None:
+    def add(self, exchange: Exchange) -> None:
         if not self._arrived:
             asyncio.get_running_loop().call_soon(self.end)
-        self._arrived.append(cycle)
+        self._arrived.append(exchange)
 
     def end(self) -> None:
         """Now; for whoever has something that must not overtake what has arrived. There may be nothing."""
         arrived, self._arrived = self._arrived, []
         # Whoever is gone by now has asked for nothing: they could not tell it from a request that was lost on its way.
-        self._carry_out([cycle for cycle in arrived if not cycle.done])
+        self._carry_out([exchange for exchange in arrived if not exchange.done])

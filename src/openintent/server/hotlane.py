@@ -173,10 +173,7 @@ class HotProtocol(Connection):
         self.flush()
 
     def flush(self) -> None:
-        """Send the answers whose turn it is, and let an ordinary request begin when it is its turn.
-
-        uvloop gathers what is written within one turn of its loop into one system call; we need not join anything.
-        """
+        """Send the answers whose turn it is, and let an ordinary request begin when it is its turn."""
         pipeline = self.pipeline
         while pipeline:
             cycle = pipeline[0]

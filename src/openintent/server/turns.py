@@ -2,7 +2,7 @@
 
 A processor that reads all, and then understands all, and then decides all, has what each of these needs in its caches;
 one that takes each request from its bytes to its answer has to fetch everything anew for each. On 256 connections this
-is worth a fifth of the acquires and half of the renewals (docs/decisions/0011).
+is worth a tenth of the acquires and half as many renewals again (docs/decisions/0011).
 
 Requests are carried out in the order of their arrival. Nobody waits for a request that is not there yet.
 """

@@ -23,7 +23,8 @@ def number(cell):
 
 def heartbeat_share(agents, *, ttl, leases=1):
     renewals_per_s = number(re.search(r"heartbeats . cost / ([\d,]+)", TEXT)[1])
-    return 100 * 3 * agents / ttl * (0.7 + 0.022 * leases) / renewals_per_s
+    call, lease = re.search(r"in renewals \| ([\d.]+) \+ ([\d.]+) . leases", TEXT).groups()
+    return 100 * 3 * agents / ttl * (float(call) + float(lease) * leases) / renewals_per_s
 
 
 def worked(agents, pairs_each=1 / 60, ttl=60):

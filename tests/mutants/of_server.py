@@ -40,6 +40,17 @@ CONNECTIONS: Final = (
         (tests("server/test_turns.py"),),
     ),
     Mutant(
+        "an answer that cannot be sent ends the turn for the others, and all that come later",
+        (
+            Edit(
+                "server/service.py",
+                "            tell(self._fail, exchange, failure)\n\n    def dispatch_all",
+                "            self._fail(exchange, failure)\n\n    def dispatch_all",
+            ),
+        ),
+        (tests("server/test_turns.py"),),
+    ),
+    Mutant(
         "who hung up before the end of the turn is granted what it asked for",
         (Edit("server/turns.py", "[exchange for exchange in arrived if not exchange.done]", "arrived"),),
         (tests("server/test_turns.py"),),

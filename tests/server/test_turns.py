@@ -123,3 +123,26 @@ def test_one_that_cannot_be_understood_costs_the_others_nothing(server: house_wo
     good, bad = raw("POST", path, "ada", {"scope": "a"}), raw("POST", path, "bob", {"scope": 1})
     wrong, right = together(server, bad, good)
     assert (wrong[0], right[0]) == (422, 200)
+
+
+def test_an_answer_that_cannot_be_sent_costs_the_others_nothing_in_this_turn_or_the_next(
+    server: house_words.House, caplog: pytest.LogCaptureFixture
+):
+    path = "/spaces/jobs/leases"
+    bad, good = raw("POST", path, "bob", {"scope": 1}), raw("POST", path, "ada", {"scope": "a"})
+
+    async def asked() -> bytes:
+        (broken, wire), (connection, line) = await _familiar(server, bad), await _familiar(server, good)
+        wire.write = _fails
+        broken.data_received(bad)
+        connection.data_received(good)
+        await asyncio.wait_for(line.over.wait(), house_words.ANSWER_S_MAX)
+        return line.sent
+
+    assert b"200 OK" in server.runner.run(asked())
+    assert together(server, raw("POST", path, "ada", {"scope": "a"}))[0][0] == 409
+    assert "answer lost" in caplog.text
+
+
+def _fails(_data: bytes) -> None:
+    raise OSError("nobody there")

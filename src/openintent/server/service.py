@@ -11,6 +11,7 @@ from openintent.core.answers import Queued, Reply
 from openintent.core.commands import Acquire, Command
 from openintent.errors import EngineUnavailable
 from openintent.grantor.grantor import Grantor, NotServing, Refusal
+from openintent.grantor.parcels import tell
 from openintent.model import Limits
 from openintent.server import auth, bodies, problems
 from openintent.server.auth import Gate
@@ -77,7 +78,7 @@ class Service:
             if pending is not None:
                 self.run(exchange, pending)
         except Exception as failure:  # noqa: BLE001  # an answer for the client, a log line for us
-            self._fail(exchange, failure)
+            tell(self._fail, exchange, failure)
 
     def dispatch_all(self, exchanges: Sequence[Exchange]) -> None:
         """The same for many at once: what their handlers ask of the ledger is decided when all have asked."""
@@ -109,7 +110,7 @@ class Service:
                 else:
                     show(exchange, apply(command))
             except Exception as failure:  # noqa: BLE001  # as in dispatch
-                self._fail(exchange, failure)
+                tell(self._fail, exchange, failure)
 
     def _decide_or_wait(self, exchange: Exchange, command: Command) -> None:
         assert isinstance(command, Acquire)
@@ -160,7 +161,7 @@ class Service:
         try:
             await pending
         except Exception as failure:  # noqa: BLE001  # as in dispatch
-            self._fail(exchange, failure)
+            tell(self._fail, exchange, failure)
 
     def _fail(self, exchange: Exchange, failure: Exception) -> None:
         if isinstance(failure, BadName):

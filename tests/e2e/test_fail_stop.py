@@ -68,7 +68,7 @@ def full(tmp_path: Path) -> Iterator[Storage]:
         yield Storage("disk full (ENOSPC)", server, lambda: fill(ballast), lambda: ballast.unlink(missing_ok=True))
     finally:
         server.kill()
-        subprocess.run(["umount", str(disk)], check=True)
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)  # its process dies a moment after the server
 
 
 def fill(ballast: Path) -> None:
@@ -247,14 +247,19 @@ async def fail_for_good(storage: Storage, notes: Notes, prober: Connection) -> N
             in_a_row = in_a_row + 1 if await readiness(prober) == 503 else 0
 
 
-async def ready_again(prober: Connection, *, term: int = 0) -> None:
-    """Until it serves, in this term or a later one."""
+async def failed(prober: Connection, *, term: int) -> None:
+    """Until that term has ended: a file may have room left for a while after its disk has none."""
     async with asyncio.timeout(PATIENCE_S):
-        while True:
-            answer = await prober.call("GET", "/readyz")
-            if answer.ok and answer.body["term"] >= term:
-                return
+        while (answer := await prober.call("GET", "/readyz")).ok and answer.body["term"] == term:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
+
+
+async def ready_again(prober: Connection) -> int:
+    """Until it serves; returns its term."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (answer := await prober.call("GET", "/readyz")).ok:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        return int(answer.body["term"])
 
 
 async def refusals(agent: Connection, lease: dict[str, Any], notes: Notes) -> dict[str, Answer]:
@@ -352,12 +357,12 @@ async def test_each_of_many_short_failures_ends_a_term_and_every_answer_is_true(
     writers = [Notes(Connection(server.port, f"writer-{n}"), f"space-{n}") for n in range(8)]
     tasks = [asyncio.create_task(notes.write_on()) for notes in writers]
     try:
-        first_term = (await prober.call("GET", "/readyz")).body["term"]
-        for failure in range(1, FAILURES + 1):
+        for _ in range(FAILURES):
+            term = await ready_again(prober)
             shaky.squeeze()
-            await asyncio.sleep(0.3)
+            await failed(prober, term=term)
             shaky.relieve()
-            await ready_again(prober, term=first_term + failure)
+        await ready_again(prober)
         for task in tasks:
             task.cancel()
         ends = await asyncio.gather(*tasks, return_exceptions=True)

@@ -163,7 +163,9 @@ def _started(path: Path, lock: int) -> tuple[subprocess.Popen[bytes], socket.soc
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno(), lock],
                 env={**os.environ, "PYTHONPATH": found},
-                start_new_session=True,  # Ctrl-C is for the server, which then ends this one in order
+                # Ctrl-C is for the server, which then ends this one in order. No session of its own: to Linux each is
+                # a group with a share of the processors, and one that is new may get none while the server is busy.
+                process_group=0,
             )
         except OSError as error:
             ours.close()

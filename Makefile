@@ -1,5 +1,10 @@
 # The project's commands; `make` alone lists them. Where packages come from is pip's own business (PIP_* variables, pip.conf).
-PYTHON ?= python3
+# The first that is new enough, can make environments, and was compiled with optimizations, as those of distributions are; a
+# build without them is slower. Where there is none: whatever python3 is.
+FIT := import ensurepip, sys, sysconfig; plain = sysconfig.get_config_var("PGO_PROF_USE_FLAG"); \
+  given = sysconfig.get_config_var("CONFIG_ARGS") or ""; \
+  sys.exit(sys.version_info < (3, 11) or bool(plain) and "--enable-optimizations" not in given)
+PYTHON ?= $(or $(shell for each in $$(which -a python3); do $$each -c '$(FIT)' 2> /dev/null && echo $$each && break; done),python3)
 BIN := .venv/bin
 MADE := .venv/.made
 RUNTIME := .venv/.runtime

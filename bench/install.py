@@ -32,16 +32,16 @@ def packages(wanted: Iterable[str]) -> None:
 
 
 def environment(name: str, *requirements: str) -> Path | None:
-    """A virtual environment with these packages, made once; None if pip cannot get them."""
+    """A virtual environment with these packages, made once for each Python; None if pip cannot get them."""
     home = BUILD / f"{name}-py{sys.version_info.major}{sys.version_info.minor}"
-    done = home / "complete"
-    if done.exists() and done.read_text(encoding="utf-8").split() == list(requirements):
+    done, what = home / "complete", "\n".join([sys.version, *requirements])
+    if done.exists() and done.read_text(encoding="utf-8") == what:
         return home
     venv.create(home, with_pip=True, clear=True)
     command = [str(home / "bin" / "python"), "-m", "pip", "install", "-qq", *requirements]
     if subprocess.run(command, check=False).returncode != 0:
         return None
-    done.write_text("\n".join(requirements), encoding="utf-8")
+    done.write_text(what, encoding="utf-8")
     return home
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from openintent.cli.doctor_facts import is_plain_build
+
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 SYNCS = 200
@@ -23,7 +25,7 @@ def describe(data: Path) -> dict[str, str]:
         "memory": f"{memory_gb:.0f} GB",
         "system": f"{_system()}, Linux {platform.release().split('-')[0]}",
         "disk": f"{_file_system(data)}; fdatasync of 4 KB takes {sync_ms(data):.2f} ms (median of {SYNCS})",
-        "Python": f"{platform.python_version()}, SQLite {_sqlite()}",
+        "Python": f"{platform.python_version()}, {_compiled()}; SQLite {_sqlite()}",
         "network": "loopback; load and servers share the processors",
     }
 
@@ -37,6 +39,10 @@ def _processor() -> str:
 def _system() -> str:
     facts = platform.freedesktop_os_release()
     return facts.get("PRETTY_NAME", "Linux")
+
+
+def _compiled() -> str:
+    return f"compiled {'without' if is_plain_build() else 'with'} optimizations"
 
 
 def _sqlite() -> str:

@@ -17,7 +17,7 @@ from commandline import CommandLine
 from openintent.cli import doctor_checks as checks
 from openintent.cli.doctor_checks import Finding, examine
 from openintent.cli.doctor_disk import Database, Header, database_facts, filesystem_of, sync_facts
-from openintent.cli.doctor_facts import Clock, Facts, Package, gather
+from openintent.cli.doctor_facts import Clock, Facts, Package, gather, is_plain_build
 from openintent.cli.doctor_net import Neighbour, ask, neighbour
 from openintent.engines.lockfile import Entry, LockFile, Look
 from openintent.engines.sqlite_database import APPLICATION_ID, SCHEMA_VERSION, Store
@@ -35,6 +35,7 @@ SOUND = Database(
 FINE = Facts(
     python=(3, 12, 1),
     optimized=False,
+    plain=False,
     package=Package("/lib/openintent", command="/bin/openintent", scripts="/bin"),
     env={},
     settings=Settings(),
@@ -70,6 +71,7 @@ def test_a_sound_machine_has_no_findings_but_good_ones():
 
 BAD = [
     (checks.python, {"python": (3, 10, 9)}, "problem", "3.10.9 is too old"),
+    (checks.python, {"plain": True}, "note", "3.12.1 was compiled without optimizations"),
     (checks.package, {"package": replace(FINE.package, is_ours=False)}, "problem", "another program in /lib"),
     (checks.package, {"package": replace(FINE.package, public="0.17.0", public_folder="/x")}, "note", "0.17.0"),
     (
@@ -161,6 +163,20 @@ def test_a_clock_of_long_ago_is_only_noted():
 
 def test_python_without_assertions_is_a_problem():
     assert [finding.level for finding in checks.python(replace(FINE, optimized=True))] == ["ok", "problem"]
+
+
+@pytest.mark.parametrize(
+    ("told", "plain"),
+    [
+        ({"CONFIG_ARGS": "'--enable-shared'", "PGO_PROF_USE_FLAG": "-fprofile-use"}, True),
+        ({"CONFIG_ARGS": "'--enable-optimizations'", "PGO_PROF_USE_FLAG": "-fprofile-use"}, False),
+        ({"CONFIG_ARGS": "'--enable-shared'", "PGO_PROF_USE_FLAG": ""}, False),
+        ({}, False),
+    ],
+    ids=["pyenv", "python.org", "Debian", "Windows"],
+)
+def test_how_python_was_compiled_is_seen_by_what_it_says_of_itself(told: dict[str, str], plain: bool):
+    assert is_plain_build(told.get) is plain
 
 
 def test_the_server_that_is_asked_is_not_told_twice():

@@ -114,7 +114,7 @@ async def test_a_full_database_is_told_with_what_to_do(installed: None):
         async with opened(server.url()) as engine:
             seen = await commit(engine, Put("k", b""))
             with pytest.raises(HTTPError):
-                for _ in range(10):
+                for _ in range(100):  # it learns its own size now and then only
                     server.ask("/v3/kv/put", key="eHh4", value=b64encode(bytes(500_000)).decode())
             while not server.ask("/v3/maintenance/alarm", action="GET").get("alarms"):  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.01)  # it refuses by its size at first, and by the alarm a little later

@@ -62,6 +62,9 @@ def python(facts: Facts) -> Iterator[Finding]:
     if facts.python < PYTHON_MIN:
         needed = ".".join(map(str, PYTHON_MIN))
         yield Finding("python", "problem", f"Python {version} is too old", f"use Python {needed} or newer")
+    elif facts.plain:
+        message = f"Python {version} was compiled without optimizations: a server on it does about a tenth less"
+        yield Finding("python", "note", message, "use one of a distribution, or compile with --enable-optimizations")
     else:
         yield Finding("python", "ok", f"Python {version}")
     if facts.optimized:

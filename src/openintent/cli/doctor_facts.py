@@ -10,7 +10,7 @@ import shutil
 import sys
 import sysconfig
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,7 @@ class Facts:
 
     python: tuple[int, int, int]
     optimized: bool  # without assertions
+    plain: bool  # compiled without optimizations
     package: Package
     env: Mapping[str, str]
     settings: Settings
@@ -68,11 +69,19 @@ class Facts:
     )
 
 
+def is_plain_build(told: Callable[[str], Any] = sysconfig.get_config_var) -> bool:
+    """Whether this Python was compiled without the optimizations that those of distributions have."""
+    # Debian does not compile by that argument; but what is compiled by Debian does not tell the flags for it, either.
+    arguments = str(told("CONFIG_ARGS") or "")
+    return bool(arguments and told("PGO_PROF_USE_FLAG")) and "--enable-optimizations" not in arguments
+
+
 def gather(flags: Mapping[str, Any], *, config: str | None, env: Mapping[str, str] = os.environ) -> Facts:
     settings, faults = _settings(flags, config, env)
     return Facts(
         python=sys.version_info[:3],
         optimized=sys.flags.optimize > 0,
+        plain=is_plain_build(),
         package=package_facts(),
         env=env,
         settings=settings,

@@ -25,7 +25,7 @@ def describe(data: Path) -> dict[str, str]:
         "memory": f"{memory_gb:.0f} GB",
         "system": f"{_system()}, Linux {platform.release().split('-')[0]}",
         "disk": f"{_file_system(data)}; fdatasync of 4 KB takes {sync_ms(data):.2f} ms (median of {SYNCS})",
-        "Python": f"{platform.python_version()}, {_compiled()}; SQLite {_sqlite()}",
+        "SQLite": _sqlite(),
         "network": "loopback; load and servers share the processors",
     }
 
@@ -41,8 +41,8 @@ def _system() -> str:
     return facts.get("PRETTY_NAME", "Linux")
 
 
-def _compiled() -> str:
-    return f"compiled {'without' if is_plain_build() else 'with'} optimizations"
+def python() -> str:
+    return f"{platform.python_version()} ({'not ' if is_plain_build() else ''}optimized)"
 
 
 def _sqlite() -> str:

@@ -78,7 +78,7 @@ def _section(workload: Workload, results: Results) -> str:
 
 def _measured(workload: Workload, outcome: Outcome) -> str:
     how = workload.window or f"{outcome.rounds} times {outcome.seconds:g} s for each row"
-    return f"Measured on {outcome.measured_on}: {how}, {outcome.took_s:,.0f} s in all."
+    return f"Measured on {outcome.measured_on} with Python {outcome.python}: {how}, {outcome.took_s:,.0f} s in all."
 
 
 def _table(workload: Workload, outcome: Outcome) -> list[str]:

@@ -46,6 +46,7 @@ class Outcome:
     seconds: float
     took_s: float
     command: str
+    python: str  # ours, and that of the others that are written in it
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
 

@@ -86,8 +86,8 @@ def _run(workload: Workload, bench: Bench, shown: Progress, options: argparse.Na
     took_s = round(time.monotonic() - began_s, 1)
     shown.update(task, total=1, completed=1, description=f"{workload.name}: done")
     day = datetime.now(UTC).date().isoformat()
-    command = _command(workload.name, options)
-    return Outcome(workload.name, day, bench.rounds, bench.seconds, took_s, command, rows, bench.notes)
+    command, python = _command(workload.name, options), machine.python()
+    return Outcome(workload.name, day, bench.rounds, bench.seconds, took_s, command, python, rows, bench.notes)
 
 
 def _command(name: str, options: argparse.Namespace) -> str:

@@ -18,7 +18,8 @@ def row(peer, size, at=0, **figures):
 
 
 def outcome(name, *rows, notes=()):
-    return Outcome(name, "2026-11-16", 2, 5.0, 61.0, f'make bench ARGS="--only {name}"', list(rows), list(notes))
+    again = f'make bench ARGS="--only {name}"'
+    return Outcome(name, "2026-11-16", 2, 5.0, 61.0, again, "3.11.2 (optimized)", list(rows), list(notes))
 
 
 @pytest.fixture
@@ -51,9 +52,8 @@ def test_a_table_has_medians_ratios_and_the_command_that_repeats_it(measured):
     text = report.text(measured)
     assert "| 256 connections | etcd, JSON gateway | 1,000 | 55 | 90 | 25.0x |" in text
     assert "| 256 connections | openintent-leases | 25,000 ±20% | 5.50 | 9 |  |" in text
-    assert (
-        'Measured on 2026-11-16: 2 times 5 s for each row, 61 s in all. Again: `make bench ARGS="--only cycle"`' in text
-    )
+    how = "Measured on 2026-11-16 with Python 3.11.2 (optimized): 2 times 5 s for each row, 61 s in all."
+    assert f'{how} Again: `make bench ARGS="--only cycle"`' in text
     assert "- left out: somebody" in text
 
 

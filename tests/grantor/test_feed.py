@@ -17,7 +17,7 @@ def events(first: int, last: int, space: str = "space:s", kind: str = "note", al
 
 
 def publish(feed: Feed, *made: Event) -> None:
-    feed.publish(feed.gather(made, lambda _: None), made[-1].seq)
+    feed.publish(feed.gather(made, lambda _: None), made, made[-1].seq)
 
 
 def plain(news: News) -> bytes:
@@ -226,7 +226,7 @@ async def test_one_can_wait_until_an_event_is_durable():
     waiting, later = feed.reached(9), feed.reached(10)
     publish(feed, *events(8, 8))
     assert not waiting.done()
-    feed.publish([], 9)
+    feed.publish([], [], 9)
     assert await soon(waiting) is True
     assert not later.done()
 

@@ -239,7 +239,8 @@ COMMITS: Final = (
                 "grantor/grantor.py",
                 "        head = self._head(batch)\n        self._commit_began_ms",
                 "        head = self._head(batch)\n"
-                "        self.feed.publish(news, batch.seq)\n"
+                "        news = self.feed.gather(batch.events, self._state_of)\n"
+                "        self.feed.publish(news, batch.events, batch.seq)\n"
                 "        self._commit_began_ms",
             ),
         ),

@@ -211,4 +211,34 @@ KEYS: Final = (
     ),
 )
 
-MUTANTS: Final = (*CONNECTIONS, *KEYS)
+WATCHED: Final = (
+    Mutant(
+        "leases that ended are counted when nobody knows yet whether that is durable",
+        (
+            Edit(
+                "grantor/feed.py",
+                "        if not self._count:\n            return []\n",
+                "        self.ended.update([event.lease.status for event in events if event.lease is not None])\n"
+                "        if not self._count:\n            return []\n",
+            ),
+        ),
+        (tests("server/test_metrics.py"),),
+    ),
+    Mutant(
+        "answers of the ordinary lane are not counted",
+        (Edit("server/asgi.py", "+= exchange.written.done()", "+= 0"),),
+        (tests("server/test_metrics.py"),),
+    ),
+    Mutant(
+        "a bucket counts only what is in none below it",
+        (Edit("server/metrics.py", "list(accumulate(took.counts))", "took.counts"),),
+        (tests("server/test_metrics.py"),),
+    ),
+    Mutant(
+        "a server that is behind refuses to say so",
+        (Edit("server/urgency.py", '    ("GET", "metrics"),', '    # ("GET", "metrics"),'),),
+        (tests("server/test_overload.py"),),
+    ),
+)
+
+MUTANTS: Final = (*CONNECTIONS, *KEYS, *WATCHED)

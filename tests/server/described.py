@@ -32,6 +32,8 @@ def check(method, path, reply):
     assert listed is not None, f"{route.name}: {reply.status_code} is not described; see Route.codes"
     if "$ref" in listed:
         listed = description()["components"]["responses"][listed["$ref"].rpartition("/")[2]]
-    schema = json.dumps(listed["content"]["application/json"]["schema"])
-    faults = [each.message for each in validator(schema).iter_errors(reply.json())]
+    ((media, described),) = listed["content"].items()
+    assert reply.headers["content-type"].partition(";")[0] == media
+    told = reply.json() if media == "application/json" else reply.text
+    faults = [each.message for each in validator(json.dumps(described["schema"])).iter_errors(told)]
     assert faults == [], f"{route.name}: {reply.status_code} is described otherwise; see Route.codes and Route.view"

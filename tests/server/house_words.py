@@ -49,7 +49,8 @@ class Line(Wire):
     def answer(self) -> tuple[int, Any]:
         """The status, and what the body says; 0 and nothing if there was no answer."""
         head, _, body = self.sent.partition(b"\r\n\r\n")
-        return (int(head[9:12]), json.loads(body) if body else None) if head else (0, None)
+        said = json.loads(body) if b"application/json" in head and body else None
+        return (int(head[9:12]), said) if head else (0, None)
 
 
 class House:

@@ -194,6 +194,7 @@ ASKS = {
     "GET /livez": Ask("open"),
     "GET /readyz": Ask("open"),
     "GET /version": Ask("open"),
+    "GET /metrics": Ask("read"),
     "GET /openapi.json": Ask("open"),
     "GET /.well-known/openintent.json": Ask("open"),
     "GET server/config": Ask("read"),

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections import Counter
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -76,6 +77,7 @@ class Office:
 
     def __init__(self):
         self.overload = Overload()
+        self.answered = Counter()
         self.asked = []
         self.abandoned = []
 

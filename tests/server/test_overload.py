@@ -41,6 +41,7 @@ from openintent.server.urgency import NEW, VITAL, Urgency, urgency
         ("POST", "/api/v1/leases/l/revoke", Urgency.VITAL),
         ("GET", "/livez", Urgency.VITAL),
         ("GET", "/readyz", Urgency.VITAL),
+        ("GET", "/metrics", Urgency.VITAL),
         ("GET", "/api/v1/leases/l", Urgency.USUAL),
         ("GET", "/api/v1/leases", Urgency.USUAL),
         ("PATCH", "/api/v1/intents/i/state", Urgency.USUAL),

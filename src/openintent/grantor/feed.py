@@ -10,7 +10,7 @@ The lengths of queues are told too. They are not events: nobody resumes by them,
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -162,6 +162,7 @@ class Feed:
         self.seq = 0  # the newest event that is durable
         self._readers: dict[str, dict[Reader, None]] = {}  # by log, in the order of their coming
         self._count = 0
+        self.ended: Counter[str] = Counter()  # leases, by how, since this process began
         self._awaited: list[tuple[int, asyncio.Future[bool]]] = []
 
     def __len__(self) -> int:
@@ -207,8 +208,10 @@ class Feed:
             return []
         return [News(event, state_of(event.space) if event.type == "state_patched" else None) for event in events]
 
-    def publish(self, news: Iterable[News], seq: int) -> None:
+    def publish(self, news: Iterable[News], events: Iterable[Event], seq: int) -> None:
+        """These events are durable, and nothing else up to this one. `news` is what was gathered of them."""
         self.seq = seq
+        self.ended.update([event.lease.status for event in events if event.lease is not None])
         for each in news:
             event = each.event
             self._offer(event.space, each)

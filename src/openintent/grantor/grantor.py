@@ -60,12 +60,12 @@ class Grantor:
         self._leadership = Leadership(
             engine, member=member, leader_ttl_s=leader_ttl_s, clock=lambda: boot_clock_ms() / 1_000
         )
+        self.commits = self._leadership.commits
         self._beat_ms = BEAT_MS if self._leadership.alone else min(BEAT_MS, self._leadership.beat_ms)
         self.feed = Feed()
         self.history = History(engine)
         self._retention = Retention(self, engine, kept_max=limits.events_kept_max)
-        self.serving = False
-        self.term = 0
+        self.serving, self.term = False, 0
         # An empty one, until the first term begins: nothing is applied to it.
         self._ledger = Ledger(limits, term=0, token=0, seq=0, now_ms=0)
         self._books = self._ledger.books
@@ -292,7 +292,7 @@ class Grantor:
             self._commit_began_ms = None
         self._durable, self._committed_ms = batch.number, batch.now_ms
         send_all(self._parcels.pop(batch.number, []))
-        self.feed.publish(news, batch.seq)
+        self.feed.publish(news, batch.events, batch.seq)
         self._tell_lengths()
         if self._stopping or self._books.written >= self._books.batch:
             self._work.set()

@@ -8,6 +8,7 @@ system's lock decides instead: takeover is at once, and trust has no end.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from openintent.clock import boot_s
 from openintent.engines.base import Change, Deposed, Engine, Head
 from openintent.errors import EngineError
+from openintent.grantor.durations import Durations
 from openintent.trust import Trust
 
 LEADER_TTL_S: Final = 10.0
@@ -23,6 +25,14 @@ FOREVER_MS: Final = 1 << 62
 
 class TrustEnded(EngineError):
     """The commit is durable, but came back too late to be acknowledged by this term."""
+
+
+class Commits:
+    """Since this process began; for whoever watches it."""
+
+    def __init__(self) -> None:
+        self.took = Durations()
+        self.failed = 0
 
 
 class Leadership:
@@ -38,6 +48,7 @@ class Leadership:
         self._member = member
         self._ttl_s = leader_ttl_s
         self._clock = clock
+        self.commits = Commits()
         self.alone = engine.guarantees.exclusive_open  # nobody else can open it
         self.until_ms = FOREVER_MS if self.alone else 0  # on the boot clock: it may acknowledge until then
         self.head = Head()
@@ -110,7 +121,13 @@ class Leadership:
 
     async def _commit(self, expect: Head, head: Head, changes: Sequence[Change]) -> None:
         sent_at = self._clock()
-        await self._engine.commit(expect=expect, head=head, changes=changes)
+        began_s = perf_counter()
+        try:
+            await self._engine.commit(expect=expect, head=head, changes=changes)
+        except Exception:
+            self.commits.failed += 1
+            raise
+        self.commits.took.add(perf_counter() - began_s)
         self.head = head
         if not self.alone:
             self.until_ms = int(Trust(sent_at=sent_at, waited_s=0.0, remaining_s=self._ttl_s).until * 1_000)

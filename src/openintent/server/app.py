@@ -85,6 +85,7 @@ class Server(uvicorn.Server):
             connections_reserved=settings.connections_reserved,
         )
         super().__init__(self._config())
+        self._service.connections = lambda: len(self.server_state.connections)
         self._sweep = Sweep(self.server_state.connections, self._bounds)
 
     def _config(self) -> uvicorn.Config:

@@ -13,6 +13,7 @@ from openintent.server.cycles import TRANSPORT
 from openintent.server.exchange import Desk, Exchange
 from openintent.server.forwarding import Relay, StreamExchange
 from openintent.server.pages import HOST, index
+from openintent.server.routing import JSON
 from openintent.server.service import Service
 from openintent.server.stream import SOCKET_BYTES_MAX, Stream
 
@@ -73,6 +74,7 @@ class ApiEndpoint:
             exchange.body = body
             self._service.dispatch(exchange)
             await self._answered_or_gone(exchange, receive)
+        self._service.answered[exchange.status] += exchange.written.done()
         try:
             if exchange.stream is not None and exchange.status == 200 and exchange.written.done():
                 await self._tell(exchange, exchange.stream, receive, send)
@@ -120,7 +122,8 @@ class ApiEndpoint:
 
 
 def _response(exchange: Exchange) -> Response:
-    response = Response(exchange.payload, exchange.status, media_type="application/json")
+    asked = exchange.match.route if exchange.match is not None and exchange.status == 200 else None
+    response = Response(exchange.payload, exchange.status, media_type=asked.media if asked else JSON)
     response.raw_headers.extend(_marks(exchange))
     return response
 

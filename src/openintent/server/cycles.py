@@ -1,7 +1,7 @@
 """The requests on a connection that are not answered yet, one class for each lane."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Literal, Protocol
 
@@ -24,6 +24,7 @@ class Service(Desk, Protocol):
 
     router: Router
     overload: Overload
+    answered: Counter[int]
 
     def dispatch(self, exchange: Exchange, /) -> None: ...
 

@@ -43,6 +43,7 @@ class HotProtocol(Connection):
         self.heads = self.familiar.heads
         self.doors = self.familiar.doors
         self.overload = self.service.overload
+        self.answered = self.service.answered
         self.dispatch: Callable[[HotCycle], None] = self.service.dispatch
         self.begin: Callable[[HotCycle], None] = self.turn.add
         self.repeated: list[tuple[bytes, bytes]] = []  # headers that came again; all but the last of each
@@ -162,7 +163,6 @@ class HotProtocol(Connection):
 
     def on_response_complete(self) -> None:
         """An ordinary request has been answered: those behind it may begin."""
-        self.server_state.total_requests += 1
         if self.transport.is_closing():
             return  # what waits was not carried out, and will not be
         self.pipeline.popleft()
@@ -183,7 +183,7 @@ class HotProtocol(Connection):
             if not cycle.response_complete:
                 break
             pipeline.popleft()
-            self.server_state.total_requests += 1
+            self.answered[cycle.status] += 1
             self.transport.write(cycle.rendered())
             if not cycle.keep_alive:
                 self._hang_up()

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from openintent.server.openapi_shapes import REF, Schema, Shapes
 from openintent.server.openapi_words import ANSWERED, CODES
-from openintent.server.routing import NAME, Route
+from openintent.server.routing import JSON, NAME, Route
 from openintent.server.urgency import Urgency, urgency
 
 RETRIED: Final = frozenset({"lease_held", "lease_cooldown", "limit_reached", "overloaded", "unavailable"})
@@ -103,6 +103,9 @@ def success(route: Route, shapes: Shapes, example: Any, routes: Mapping[str, Rou
     if route.stream:
         content = {"text/event-stream": {"schema": {"type": "string"}, "example": STREAM_EXAMPLE}}
         return {"description": "Events, until either side closes the stream.", "content": content}
+    if route.media != JSON:
+        content = {route.media.partition(";")[0]: {"schema": {"type": "string"}}}
+        return {"description": "Done.", "headers": _headers(), "content": content}
     schema = shapes.of(route.view) if route.view else {"type": "object"}
     media = {"schema": schema, **({} if example is None else {"example": example})}
     shown = {"description": "Done.", "headers": _headers(*_marks(route)), "content": {"application/json": media}}

@@ -199,6 +199,7 @@ STORY: Final = [
     Step(route="discover"),
     Step(route="get_config"),
     Step(route="get_cluster"),
+    Step(route="get_metrics"),
     Step(route="get_openapi"),
     # Who is there
     Step(route="register_agent", body=_ADA),

@@ -336,5 +336,6 @@ MORE: Final = {
     "get_cluster": "One that stands by asks the leader whom it has heard of. Nothing is decided by it.",
     "is_ready": "Whether it grants leases, or knows who does and passes on what it is asked.",
     "discover": "What OpenIntent's clients look for.",
+    "get_metrics": "Each server tells of itself. What the figures mean is in the answer.",
     "get_openapi": "This description.",
 }

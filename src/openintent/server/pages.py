@@ -30,7 +30,8 @@ not.</p>
   <li><a href="/api/v1/leases">Live leases</a>: <code>GET /api/v1/leases</code></li>
   <li><a href="/api/v1/intents">Intents</a>: <code>GET /api/v1/intents</code></li>
   <li>What happens, as it happens: <code>GET /api/v1/subscribe/spaces/default</code></li>
-  <li><a href="/readyz">Readiness</a>: <code>GET /readyz</code>, <a href="/version">version</a></li>
+  <li><a href="/readyz">Readiness</a>: <code>GET /readyz</code>, <a href="/version">version</a>; for
+  Prometheus, <a href="/metrics">metrics</a></li>
   <li><a href="/docs">All operations</a>, to read and to try; for programs, <a href="/openapi.json">OpenAPI</a></li>
 </ul>
 <p>A first lease, in the plain space <code>default</code>:</p>

@@ -16,6 +16,7 @@ from openintent.server.urgency import Urgency, urgency
 Handler = Callable[..., Awaitable[None] | None]  # service, exchange, then the path's names
 
 NAME: Final = "{}"
+JSON: Final = "application/json"
 PLACES_MAX: Final = 4_096  # that are remembered,
 PLACE_CHARS_MAX: Final = 512  # of which each has at most
 _STRAY_PERCENT: Final = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -35,6 +36,7 @@ class Route(msgspec.Struct, frozen=True):
     query: type | None = None
     body: type | None = None
     view: Any = None  # of the answer
+    media: str = JSON  # of the answer; of a hot one it is JSON
     stream: bool = False  # the answer is a stream of events that does not end
     needs: tuple[str, ...] = ()  # headers without which it is refused
     reads: tuple[str, ...] = ()  # headers that make a difference if they are there

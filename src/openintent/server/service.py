@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -66,6 +67,9 @@ class Service:
         self.forwarder: Forwarder | None = None  # where several servers share the engine
         self.cluster = Cluster(grantor)
         self._tasks: set[asyncio.Task[None]] = set()
+        # For whoever watches: answers that left, by status, and how many connections there are.
+        self.answered: Counter[int] = Counter()
+        self.connections: Callable[[], int] = lambda: 0
 
     # Dispatch
 

@@ -41,6 +41,9 @@ class Streams:
         self._open: set[Stream] = set()
         self._task: asyncio.Task[None] | None = None
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     @property
     def full(self) -> bool:
         return len(self._open) >= self.most

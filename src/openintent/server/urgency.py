@@ -35,6 +35,7 @@ VITAL: Final = (
     ("POST", "leases/{}/revoke"),
     ("GET", "livez"),  # a server that seems dead is restarted, and that helps nobody
     ("GET", "readyz"),
+    ("GET", "metrics"),  # for whoever is to find out why it is behind
 )
 
 

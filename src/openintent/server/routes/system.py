@@ -4,6 +4,7 @@ import asyncio
 from typing import Final
 
 from openintent.server.exchange import Exchange
+from openintent.server.metrics import MEDIA, text
 from openintent.server.routing import Route
 from openintent.server.service import Service
 from openintent.version import __version__
@@ -50,6 +51,10 @@ def readyz(service: Service, exchange: Exchange) -> None:
 def version(service: Service, exchange: Exchange) -> None:
     shown = {"name": "openintent-leases", "version": __version__, "term": service.grantor.term}
     exchange.conclude_at_once(200, service.encode(shown))
+
+
+def metrics(service: Service, exchange: Exchange) -> None:
+    exchange.conclude_at_once(200, text(service))
 
 
 def discovery(service: Service, exchange: Exchange) -> None:
@@ -100,6 +105,7 @@ ROUTES: Final = [
         view=DiscoveryView,
         name="discover",
     ),
+    Route("GET", "/metrics", metrics, "Tell how it is, for Prometheus", media=MEDIA, name="get_metrics"),
     Route("GET", "/openapi.json", openapi, "Describe the interface", open=True, name="get_openapi"),
     Route("GET", "server/config", config, "Read what clients may know", view=ConfigView, name="get_config"),
 ]

@@ -189,7 +189,7 @@ async def test_it_is_told_when_all_is_complete_by_whoever_leads(stage, name, ser
     other = await stage.boss.create_intent("Other part")
     await stage.boss.add_intent_to_portfolio(portfolio.id, other.id)
     async with running(Lead) as (lead,):
-        await leading(lead)
+        await leading(lead, portfolio)
         await stage.boss.set_status(member.id, None, "completed")
         assert await soon(told.get()) == member.id
         await stage.boss.set_status(other.id, None, "completed")
@@ -203,11 +203,16 @@ async def test_it_is_told_when_all_is_complete_by_whoever_leads(stage, name, ser
     assert told.empty()
 
 
-async def leading(agent):
-    """Until it leads and hears."""
+async def leading(agent, portfolio):
+    """Until it leads, and hears what happens in the portfolio: its stream begins a little after its lease."""
     async with asyncio.timeout(SOON_S):
-        while agent.leading is None or any(stream.cursor is None for stream in agent.async_client._streams):  # noqa: ASYNC110  # nobody tells
+        while agent.leading is None or not hears(agent, f"portfolio:{portfolio.id}"):  # noqa: ASYNC110  # nobody tells
             await asyncio.sleep(0.01)
+
+
+def hears(agent, space):
+    streams = [stream._pump.buffer.following for stream in agent.async_client._streams]
+    return any(stream._space == space and stream.cursor is not None for stream in streams)
 
 
 async def test_a_coordinator_works_on_assignments_too_whether_it_leads_or_not(stage, name, server_url, portfolio):

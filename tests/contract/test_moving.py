@@ -18,8 +18,8 @@ from openintent.engines.memory import MemoryEngine
 from openintent.errors import EngineCorrupt, EngineInUse
 from openintent.grantor import moving
 from openintent.grantor.leadership import Leadership
-from openintent.grantor.loading import load
 from openintent.grantor.moving import NotEmpty, Nothing
+from openintent.grantor.storing import load
 from openintent.model import Limits
 
 pytestmark = pytest.mark.anyio

@@ -181,7 +181,8 @@ class Stage:
     def wait(self, holder: str, scope: str = "x", *, wait_ms: int = 60_000, **more: Any) -> tuple[Caller, int]:
         """An acquire that may wait; returns the caller and the number of its request."""
         caller, command = Caller(self.grantor), self.asked(holder, scope, wait_ms=wait_ms, **more)
-        self.grantor.apply_or_wait(command, caller)
+        self.grantor.look()
+        self.grantor.decide_or_wait(command, caller)
         return caller, command.request
 
     def asked(self, holder: str, scope: str, *, ttl_ms: int = 60_000, wait_ms: int = 0, attempt=None) -> Acquire:

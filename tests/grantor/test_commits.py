@@ -209,7 +209,7 @@ async def test_a_farewell_of_another_term_counts_for_nothing(anyio_backend):
 
 
 async def test_loading_goes_page_by_page(monkeypatch, anyio_backend):
-    monkeypatch.setattr("openintent.grantor.loading.SCAN_LIMIT", 2)
+    monkeypatch.setattr("openintent.grantor.storing.SCAN_LIMIT", 2)
     stage = Stage()
     await stage.grantor.start()
     for n in range(5):

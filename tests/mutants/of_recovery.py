@@ -99,12 +99,12 @@ TERMS: Final = (
         "the farewell of an earlier term counts after a crash",
         (
             Edit(
-                "grantor/loading.py",
+                "grantor/storing.py",
                 "limit=1) if seen.farewell else []",
                 "limit=1)",
             ),
             Edit(
-                "grantor/loading.py",
+                "grantor/storing.py",
                 "    return farewell if farewell is not None and farewell.term == seen.term else None",
                 "    return farewell",
             ),
@@ -144,7 +144,7 @@ TERMS: Final = (
     ),
     Mutant(
         "time that stood still is made up for",
-        (Edit("grantor/grantor.py", "            clock.stand(books.now_ms)\n", "            pass\n"),),
+        (Edit("grantor/grantor.py", "            self._clock.stand(books.now_ms)\n", "            pass\n"),),
         (tests("grantor/test_time.py::test_time_that_stood_still_is_not_made_up_for"),),
     ),
     Mutant(
@@ -209,8 +209,8 @@ COMMITS: Final = (
         (
             Edit(
                 "grantor/grantor.py",
-                "            await self._leadership.commit(head, _encoded(batch))\n            if",
-                "            changes = _encoded(batch)\n"
+                "            await self._leadership.commit(head, encoded(batch))\n            if",
+                "            changes = encoded(batch)\n"
                 "            half = len(changes) // 2\n"
                 "            await self._leadership.commit(head, changes[:half])\n"
                 "            await self._leadership.commit(self._head(batch), changes[half:])\n"

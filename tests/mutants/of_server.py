@@ -12,7 +12,10 @@ CONNECTIONS: Final = (
     ),
     Mutant(
         "a request is recognised by its headers, whatever its first line says",
-        (Edit("server/hotlane.py", " or data[last_end:line_end] != VERSION:", ":"),),
+        (
+            Edit("server/hotlane.py", "lines = data[last_end:body_at]", "lines = data[line_end:body_at]"),
+            Edit("server/heads.py", "data[line_end - VERSION_BYTES : body_at]", "data[line_end:body_at]"),
+        ),
         (tests("server/test_heads.py::test_a_line_is_read_anew_whatever_comes_after_it"),),
     ),
     Mutant(
@@ -75,7 +78,8 @@ CONNECTIONS: Final = (
         (
             Edit(
                 "server/cycles.py",
-                "        if line.pipeline[0] is self:\n            line.flush()",
+                "        if line.pipeline[0] is self:  # else it is answered, but it is not yet its turn\n"
+                "            line.flush()",
                 "        line.pipeline.remove(self)\n        line.pipeline.appendleft(self)\n        line.flush()",
             ),
         ),

@@ -181,7 +181,8 @@ class Life:
         """Somebody asks and waits; whoever releases the scope next answers him."""
         client, command = Client(self.grantor, self.journal), self._acquire()
         command.wait_ms = 30_000
-        reply = self.grantor.apply_or_wait(command, client)
+        self.grantor.look()
+        reply = self.grantor.decide_or_wait(command, client)
         if not isinstance(reply.answer, Queued):
             client.answer(reply)
 

@@ -72,6 +72,10 @@ class Office:
             Route("GET", "/slow/{}", print),
             Route("GET", "/hot/plain", print),
             Route("PUT", "/hot/other", print, hot=True),
+            Route("POST", "/in/{}", print, hot=True, space="intent:"),
+            Route("POST", "/in/{}/parts", print, hot=True, space="intent:"),
+            Route("POST", "/in/{}/parts/{}", print, hot=True, space="intent:"),
+            Route("POST", "/parts/{}", print, hot=True, space=""),
         ]
     )
 

@@ -10,7 +10,7 @@ from openintent.server import keys
 from openintent.server.auth import ADDRESSES_MAX, FAILURES_S, Failures, Gate
 from openintent.server.exchange import Exchange
 from openintent.server.problems import Refused
-from openintent.server.routing import Match, Route
+from openintent.server.routing import Route
 from openintent.server.settings import BadSettings, Settings
 from openintent.server.settings import load as load_settings
 
@@ -26,7 +26,7 @@ class Knock(Exchange):
     def __init__(self, address="192.0.2.1", route=None, **headers):
         fields = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
         super().__init__(None, "GET", "/", "", fields)
-        self.match = route and Match(route, [])
+        self.route = route
         self.came_from = address
 
     @property

@@ -11,6 +11,7 @@ from openintent.server import heads
 from openintent.server.auth import Gate
 from openintent.server.keys import DEV, Principal
 from openintent.server.problems import Refused
+from openintent.server.routing import arguments
 
 pytestmark = pytest.mark.anyio
 
@@ -79,12 +80,17 @@ def fed(line, house, data):
     before = len(house.office.asked)
     arrive(line, data)
     told = [
-        (each.method, each.path, each.query, each.body, dict(each.headers), each.match.route, each.match.names)
+        (each.method, each.path, each.query, each.body, dict(each.headers), each.route, handed(each))
         for each in house.office.asked[before:]
     ]
     for index in range(before, len(house.office.asked)):
         house.office.answer(index)
     return told, line.transport.statuses(), line.transport.closed, line.transport.ended
+
+
+def handed(exchange):
+    """What the handler would be called with."""
+    return tuple(exchange.names) if exchange.head is not None else arguments(exchange.route, exchange.names)
 
 
 async def compare(chunk):
@@ -132,6 +138,36 @@ async def test_the_second_request_of_a_kind_does_not_reach_the_parser(house):
     assert [exchange.body for exchange in house.office.asked] == [b"{}", b"[]"]
     assert house.office.paths() == ["/hot/a", "/hot/b"]
     assert house.office.asked[1].head is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "other", "wanted"),
+    [
+        ("/hot/a", "/hot/b", ("b",)),
+        ("/in/i1/parts", "/in/i1/parts", ("intent:i1",)),
+        ("/in/i1/parts/a", "/in/i1/parts/b", ("intent:i1", "b")),
+        ("/parts/a", "/parts/b", (None, "b")),
+    ],
+)
+async def test_a_handler_is_called_with_the_same_whether_or_not_the_request_was_recognised(house, path, other, wanted):
+    line = house.connect()
+    for index, each in enumerate([path, other, other]):
+        arrive(line, request(each, method="POST"))
+        house.office.answer(index)
+    assert [exchange.head is not None for exchange in house.office.asked] == [False, True, True]
+    assert handed(house.office.asked[1]) == handed(house.office.asked[2]) == wanted
+    fresh = House()
+    arrive(fresh.connect(), request(other, method="POST"))
+    assert handed(fresh.office.asked[0]) == wanted
+
+
+async def test_a_space_at_the_end_of_a_path_is_left_to_the_parser(house):
+    line = house.connect()
+    for index in range(2):
+        arrive(line, request("/in/i1", method="POST"))
+        house.office.answer(index)
+    assert [exchange.head for exchange in house.office.asked] == [None, None]
+    assert handed(house.office.asked[1]) == ("intent:i1",)
 
 
 async def test_an_attempt_of_its_own_makes_no_head_strange(house):

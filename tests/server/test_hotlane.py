@@ -21,7 +21,7 @@ async def test_a_hot_request_reaches_the_service_without_a_task(house, line):
     (exchange,) = house.office.asked
     assert (exchange.method, exchange.path, exchange.query, exchange.body) == ("POST", "/hot/a%20b", "x=1", b"{}")
     assert exchange.headers[b"x-agent-id"] == b"ada"
-    assert exchange.match.names == ["a%20b"]
+    assert exchange.names == ["a%20b"]
     assert not house.state.tasks
 
 

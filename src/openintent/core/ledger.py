@@ -91,20 +91,24 @@ class Ledger:
 
     def apply(self, command: commands.Command, now_ms: int) -> Reply:
         books = self.books
+        if now_ms != books.now_ms or now_ms >= books.timers.next_ms:  # commands that came together share an instant
+            self._pass_time(now_ms, by_itself=type(command) is commands.Tick)
+        books.rev = rev = books.rev + 1
+        reply = HANDLERS[type(command)](books, command)
+        reply.rev = rev  # those who were granted something by this command have the places after it
+        return reply
+
+    def _pass_time(self, now_ms: int, *, by_itself: bool) -> None:
+        books = self.books
         assert now_ms >= books.now_ms, (now_ms, books.now_ms)
         due = books.timers.next_ms <= now_ms
         if due:
-            by_itself = type(command) is commands.Tick
             most = DUE_PER_TICK_MAX if by_itself else DUE_PER_COMMAND_MAX
             now_ms = max(books.timers.reach(now_ms, most, by_itself=by_itself), books.now_ms)
         books.now_ms = books.timers.now_ms = now_ms
         books.date_ms = now_ms + books.date_offset_ms
         if due:
             self._let_lapse(now_ms)
-        books.rev = rev = books.rev + 1
-        reply = HANDLERS[type(command)](books, command)
-        reply.rev = rev  # those who were granted something by this command have the places after it
-        return reply
 
     def due_ms(self) -> int:
         """Before this instant nothing lapses by itself."""

@@ -12,20 +12,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from openintent import records
 from openintent.clock import LedgerClock, boot_ms, wall_ms
 from openintent.core.answers import Queued, Reply
 from openintent.core.books import Batch, Books
 from openintent.core.commands import Acquire, Command, Gone, Tick
 from openintent.core.ledger import Ledger
-from openintent.engines.base import Change, Delete, DeleteRange, Deposed, Engine, Guarantees, Head, New, Put
+from openintent.engines.base import Deposed, Engine, Guarantees, Head
 from openintent.errors import EngineError, EngineUnavailable
 from openintent.grantor.feed import Feed
 from openintent.grantor.history import History
 from openintent.grantor.leadership import LEADER_TTL_S, Leadership, TrustEnded
-from openintent.grantor.loading import load
 from openintent.grantor.parcels import NotServing, Parcel, Refusal, Waiting, give_up, refuse_all, send_all, settle, tell
 from openintent.grantor.retention import Retention
+from openintent.grantor.storing import encoded, load
 from openintent.model import DEAD, Limits, intent_of
 
 __all__ = ["Grantor", "NotServing", "Parcel", "Refusal", "Waiting"]
@@ -150,7 +149,7 @@ class Grantor:
         batch = self._ledger.take_batch()
         batch.changes["f/"] = self._ledger.farewell()
         try:
-            await self._leadership.commit(self._head(batch, farewell=True), _encoded(batch))
+            await self._leadership.commit(self._head(batch, farewell=True), encoded(batch))
         except EngineError as failure:
             log.warning("farewell failed error=%s", failure)  # the next term gives full ttls instead
         else:
@@ -160,17 +159,28 @@ class Grantor:
 
     def apply(self, command: Command) -> Reply:
         """Carry out a command now. The reply may be shown to nobody before `park` lets it go."""
+        self.look()
+        return self.decide(command)
+
+    def look(self) -> None:
+        """See what time it is, for the commands that are decided next; `NotServing` if none may be."""
         if not self.serving or self._stopping:
             raise NotServing
-        books, clock, boot_now_ms = self._books, self._clock, self._boot_ms()
-        # The same reading as the time of the command: between two of them the process may be asleep for long.
+        boot_now_ms = self._boot_ms()
+        # The same reading as the time of the commands: between two of them the process may be asleep for long.
         if boot_now_ms >= self._leadership.until_ms:
             raise NotServing
-        # Under load many requests come in the same millisecond.
-        now_ms = clock.now_ms if boot_now_ms == clock.boot_ms else clock.read(boot_now_ms)
+        self._clock.read(boot_now_ms)
+
+    def decide(self, command: Command) -> Reply:
+        """Carry out a command at the time of the last look, at which whoever asks had asked already.
+
+        So it may be some time ago, never too late: what is promised then ends after the holder believes it does.
+        """
+        books, now_ms = self._books, self._clock.now_ms
         reply = self._ledger.apply(command, now_ms)
         if books.now_ms < now_ms:
-            clock.stand(books.now_ms)
+            self._clock.stand(books.now_ms)
         if books.outbox:
             self._deliver()
         if books.written == books.batch:
@@ -179,13 +189,13 @@ class Grantor:
             self._set_alarm()
         return reply
 
-    def apply_or_wait(self, command: Acquire, waiting: Waiting) -> Reply:
+    def decide_or_wait(self, command: Acquire, waiting: Waiting) -> Reply:
         """The same for an acquire that may have to wait: after a `Queued`, `waiting` is answered later."""
         self._requests += 1
         command.request = self._requests
         self._waiting[command.request] = waiting
         try:
-            reply = self.apply(command)
+            reply = self.decide(command)
         except BaseException:
             del self._waiting[command.request]
             raise
@@ -247,7 +257,9 @@ class Grantor:
 
     def _note_date(self, now_ms: int) -> None:
         """Dates follow the wall clock, which may step."""
-        self.date_offset_ms = self._books.date_offset_ms = self._wall_ms() - now_ms
+        books, offset_ms = self._books, self._wall_ms() - now_ms
+        self.date_offset_ms = books.date_offset_ms = offset_ms
+        books.date_ms = books.now_ms + offset_ms
 
     def _deliver(self) -> None:
         """Hand the answers in the outbox to those who wait; one that is gone by now loses only its own."""
@@ -282,7 +294,7 @@ class Grantor:
         self._commit_began_ms = self._boot_ms()
         try:
             news = self.feed.gather(batch.events, self._state_of)
-            await self._leadership.commit(head, _encoded(batch))
+            await self._leadership.commit(head, encoded(batch))
             if not self._leadership.trusted():
                 raise TrustEnded("another may have begun a term")  # noqa: TRY301  # it took too long
         except Exception as failure:  # noqa: BLE001  # a bug of ours ends the term too: writes must not hang
@@ -390,11 +402,3 @@ class Grantor:
             self._books.written = self._books.batch  # an empty batch: the beat
             self._work.set()
         self._set_alarm(least_ms)
-
-
-def _encoded(batch: Batch) -> list[Change]:
-    changes: list[Change] = [DeleteRange(first, last) for first, last in batch.wiped]
-    encode, born = records.encode, batch.born
-    for key, thing in batch.changes.items():
-        changes.append(Delete(key) if thing is None else (New if key in born else Put)(key, encode(thing)))
-    return changes

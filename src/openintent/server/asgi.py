@@ -122,7 +122,7 @@ class ApiEndpoint:
 
 
 def _response(exchange: Exchange) -> Response:
-    asked = exchange.match.route if exchange.match is not None and exchange.status == 200 else None
+    asked = exchange.route if exchange.status == 200 else None
     response = Response(exchange.payload, exchange.status, media_type=asked.media if asked else JSON)
     response.raw_headers.extend(_marks(exchange))
     return response

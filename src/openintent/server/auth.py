@@ -115,7 +115,7 @@ class Gate:
         principal = ring.find(shown) if shown else None
         if principal is not None:
             exchange.principal = principal
-        elif exchange.match is None or not exchange.match.route.open:
+        elif exchange.route is None or not exchange.route.open:
             raise self._refusal(exchange, ring, shown)
 
     def stands(self, principal: Principal) -> bool:

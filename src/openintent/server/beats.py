@@ -1,4 +1,4 @@
-"""Heartbeats like those before.
+"""Heartbeats and renewals like those before.
 
 An agent names the same leases with every heartbeat, to the byte, until it takes or loses one, and then it is told the
 same. What was read once need not be read again, nor what was told be written again. Each lease is still looked at each
@@ -12,11 +12,14 @@ import msgspec
 from openintent.core.answers import Verdicts
 from openintent.model import Limits
 from openintent.server import bodies
-from openintent.wire import HeartbeatBody, Verdict
+from openintent.wire import HeartbeatBody, RenewBody, Verdict
 
 BEATS_BYTES_MAX: Final = 256 * 1024 * 1024  # for some 700,000 leases. About what they take in memory: each so many,
 BEAT_BYTES: Final = 600
 BYTES_PER_BODY_BYTE: Final = 7  # and for each byte of its body as many more
+
+RENEWALS_MAX: Final = 1_024
+RENEWAL_BYTES_MAX: Final = 64
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -77,6 +80,31 @@ class Beats:
             self._last.clear()
             self._bytes = _weight(beat)
         self._last[agent_id] = beat
+
+
+class Renewals:
+    """The bodies of renewals. They say no more than a ttl, and of those there are few."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._known: dict[bytes, int | None] = {}
+
+    def read(self, body: bytes) -> int | None:
+        """The ttl that it asks for, None for that of before; it is refused if it is malformed."""
+        try:
+            return self._known[body]
+        except KeyError:
+            return self._read_anew(body)
+
+    def _read_anew(self, body: bytes) -> int | None:
+        checks = bodies.Checks(self._limits)
+        ttl_ms = checks.ttl_ms(bodies.decode(RenewBody, body), 0) or None
+        checks.settle()
+        if len(self._known) >= RENEWALS_MAX:
+            self._known.clear()
+        if len(body) <= RENEWAL_BYTES_MAX:
+            self._known[body] = ttl_ms
+        return ttl_ms
 
 
 def _weight(beat: Beat) -> int:

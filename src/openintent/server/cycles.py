@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Final, Literal, Protocol
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from openintent.server.exchange import STATUS_LINES, Desk, Exchange
-from openintent.server.heads import Head
+from openintent.server.exchange import STATUS_LINES, USUAL, Desk, Exchange, next_number
 from openintent.server.overload import Overload
-from openintent.server.routing import Match, Router
+from openintent.server.routing import Router
 
 PIPELINED_MAX: Final = 16  # unanswered requests on one connection
 
@@ -37,7 +36,6 @@ class Line(Protocol):
     """What a hot request needs of its connection."""
 
     address: str
-    fields: dict[bytes, bytes]
     pipeline: deque[Any]
 
     @property
@@ -49,16 +47,13 @@ class Line(Protocol):
 class HotCycle(Exchange):
     """A request of the hot lane."""
 
-    __slots__ = ("keep_alive", "line", "response_complete")
+    __slots__ = ("keep_alive", "line")
     hot: ClassVar[Literal[True]] = True
 
-    def __init__(self, line: Line, method: str, path: str, query: str, match: Match, head: Head | None = None) -> None:
-        Exchange.__init__(self, line.service, method, path, query, line.fields)
+    def __init__(self, line: Line, method: str, path: str, query: str, headers: dict[bytes, bytes]) -> None:
+        Exchange.__init__(self, line.service, method, path, query, headers)
         self.line = line
-        self.match = match
-        self.head = head
         self.keep_alive = True
-        self.response_complete = False  # answered, but perhaps not yet its turn
 
     @property
     def address(self) -> str:
@@ -69,15 +64,15 @@ class HotCycle(Exchange):
         return self.line
 
     def write(self) -> None:
-        self.response_complete = True
         line = self.line
-        if line.pipeline[0] is self:
+        if line.pipeline[0] is self:  # else it is answered, but it is not yet its turn
             line.flush()
 
     def rendered(self) -> bytes:
         """The whole answer. Called when it leaves: only then is it known whether the connection stays."""
         if self.status == 200 and self.rev and self.keep_alive and not self.extra:  # most
-            return self.usual()
+            payload = self.payload
+            return USUAL % (len(payload), next_number(), self.term, self.rev, payload)
         close = b"" if self.keep_alive else CLOSE
         if self.status == 204 or self.method == "HEAD":
             return self._bodiless(close)

@@ -2,28 +2,28 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from itertools import count
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from openintent.core.answers import Reply
 from openintent.grantor.grantor import Refusal
 from openintent.server.heads import Head
 from openintent.server.keys import NOBODY, Principal
-from openintent.server.routing import Match
+from openintent.server.routing import Route
 
 _RUN: Final = os.urandom(4).hex().encode()  # tells the answers of two runs apart
-_numbers = count(1)
 _MARK: Final = b"x-request-id: " + _RUN + b"-%d\r\n"
 _MARK_WITH_REV: Final = _MARK + b"x-term: %d\r\nx-rev: %d\r\n"
 _KIND: Final = b"content-type: application/json\r\ncontent-length: %d\r\n"
 _HEAD: Final = _KIND + _MARK + b"%b"
 _HEAD_WITH_REV: Final = _KIND + _MARK_WITH_REV + b"%b"
 
-_USUAL: Final = b"HTTP/1.1 200 OK\r\n" + _KIND + _MARK_WITH_REV + b"\r\n%b"
+USUAL: Final = b"HTTP/1.1 200 OK\r\n" + _KIND + _MARK_WITH_REV + b"\r\n%b"
+next_number: Final = count(1).__next__
 
-Render = Callable[["Exchange", Reply], None]
+Render = Callable[[Any, "Exchange", Reply], None]  # the first is the desk
 
 
 class Desk(Protocol):
@@ -44,14 +44,15 @@ class Exchange(ABC):
         "extra",
         "head",
         "headers",
-        "match",
         "method",
+        "names",
         "path",
         "payload",
         "principal",
         "query",
         "render",
         "rev",
+        "route",
         "status",
         "term",
         "waiting",
@@ -64,7 +65,8 @@ class Exchange(ABC):
         self.query = query
         self.headers = headers  # names in lower case
         self.body = b""
-        self.match: Match | None = None
+        self.route: Route | None = None  # once it was found
+        self.names: Sequence[str | None] = ()  # in the path: raw, or the handler's arguments if the head is known
         self.head: Head | None = None  # if its headers were recognised; then its path is plain too
         self.principal: Principal = NOBODY  # until the gate has let it in
         self.render: Render | None = None  # how to show an answer that comes later
@@ -98,7 +100,7 @@ class Exchange(ABC):
     def answer(self, reply: Reply) -> None:
         self.waiting = 0
         assert self.render is not None
-        self.render(self, reply)
+        self.render(self.desk, self, reply)
 
     # What lanes do
 
@@ -126,19 +128,14 @@ class Exchange(ABC):
     def head_lines(self) -> bytes:
         """The header lines of the answer, each ended by CRLF."""
         if not self.rev:
-            return _HEAD % (len(self.payload), next(_numbers), self.extra)
-        return _HEAD_WITH_REV % (len(self.payload), next(_numbers), self.term, self.rev, self.extra)
-
-    def usual(self) -> bytes:
-        """The whole of a plain success."""
-        payload = self.payload
-        return _USUAL % (len(payload), next(_numbers), self.term, self.rev, payload)
+            return _HEAD % (len(self.payload), next_number(), self.extra)
+        return _HEAD_WITH_REV % (len(self.payload), next_number(), self.term, self.rev, self.extra)
 
     def mark_lines(self) -> bytes:
         """Which answer this is: its own number, and its place among all commands if the ledger had a part in it."""
         if not self.rev:
-            return _MARK % next(_numbers)
-        return _MARK_WITH_REV % (next(_numbers), self.term, self.rev)
+            return _MARK % next_number()
+        return _MARK_WITH_REV % (next_number(), self.term, self.rev)
 
 
 STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}

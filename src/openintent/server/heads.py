@@ -21,7 +21,7 @@ ATTEMPT: Final = b"idempotency-key"
 ATTEMPT_LINE: Final = b"\r\nIdempotency-Key: "
 ATTEMPT_BYTES_MAX: Final = 64
 
-VERSION: Final = b" HTTP/1.1"
+VERSION_BYTES: Final = len(b" HTTP/1.1")
 # A request line that can mean only one thing: no query, nothing encoded. The first part leads to a door.
 LINE: Final = re.compile(rb"((GET|POST|PUT|PATCH|DELETE) (/(?:[A-Za-z0-9._:~-]+/)*))[A-Za-z0-9._:~-]+ HTTP/1\.1")
 LINE_BYTES_MAX: Final = 256
@@ -55,7 +55,7 @@ class Head:
 
 
 class Heads:
-    """Heads by their bytes from the end of the request line to the body, and doors by the bytes that lead to them."""
+    """Heads by their bytes from the version in the request line to the body, and doors by the bytes that lead there."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -71,7 +71,7 @@ class Heads:
     def remember(self, data: bytes, fields: dict[bytes, bytes], length: int) -> None:
         """The parser found just one request in these bytes, plain and whole, with these fields."""
         line_end, body_at = data.find(b"\r\n"), len(data) - length
-        head, attempt = data[line_end:body_at], fields.get(ATTEMPT)
+        head, attempt = data[line_end - VERSION_BYTES : body_at], fields.get(ATTEMPT)
         if attempt is not None:
             head, found = without_attempt(head)
             fields = {name: value for name, value in fields.items() if name != ATTEMPT}

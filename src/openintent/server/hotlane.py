@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from openintent.server.connection import NOTHING_YET, RETRY_AFTER, TOO_MANY, Connection, Stop
 from openintent.server.cycles import PIPELINED_MAX, TRANSPORT, AsgiCycle, HotCycle, Service
-from openintent.server.heads import LINE_BYTES_MAX, VERSION, Heads
+from openintent.server.heads import LINE_BYTES_MAX, VERSION_BYTES, Heads
 from openintent.server.overload import BUSY_MIN
 from openintent.server.routing import Match
 from openintent.server.sweep import Bounds
@@ -69,23 +69,22 @@ class HotProtocol(Connection):
         """Begin the request that these bytes are, if they are just one and like those before it."""
         line_end = data.find(b"\r\n")
         body_at = data.find(b"\r\n\r\n", line_end) + 4
-        lines = data[line_end:body_at]
+        last_end = line_end - VERSION_BYTES
+        lines = data[last_end:body_at]
         head = self.heads.get(lines)
         head, fields = self.familiar.with_attempt(lines) if head is None else (head, head.fields)
-        last_at, last_end = data.rfind(b"/", 0, line_end - 9) + 1, line_end - 9
+        last_at = data.rfind(b"/", 0, last_end) + 1
         door = self.doors.get(data[:last_at])
-        if head is None or door is None or body_at + head.length != len(data) or data[last_end:line_end] != VERSION:
+        if head is None or door is None or body_at + head.length != len(data):
             return False
         last = data[last_at:last_end]
-        if not last.isalnum() or line_end > LINE_BYTES_MAX:
+        way = door.fixed.get(last, door.free)
+        if way is None or not last.isalnum() or line_end > LINE_BYTES_MAX:
             return False
-        route, name = door.fixed.get(last, door.free), last.decode("ascii")
-        if route is None:
-            return False
-        names = door.names.copy() if last in door.fixed else [*door.names, name]
-        self.fields = fields
-        cycle = self.mark = self.cycle = HotCycle(self, door.method, door.path + name, "", Match(route, names), head)
-        cycle.body = data[body_at:]
+        name = last.decode("ascii")
+        cycle = self.mark = self.cycle = HotCycle(self, door.method, door.path + name, "", fields)
+        cycle.head, cycle.route, cycle.body = head, way.route, data[body_at:]
+        cycle.names = (*way.before, name) if way.named else way.before
         self.pipeline.append(cycle)
         self.begin(cycle)
         return True
@@ -134,7 +133,8 @@ class HotProtocol(Connection):
         path, _, query = url.decode("ascii").partition("?")
         found = self.find(method, path)
         if type(found) is Match and found.route.hot and _plain(fields) and b"#" not in url:
-            cycle = self.cycle = HotCycle(self, method, path, query, found)
+            cycle = self.cycle = HotCycle(self, method, path, query, fields)
+            cycle.route, cycle.names = found.route, found.names
             cycle.keep_alive = (self.modern or self._is_modern()) and self.parser.should_keep_alive()
         else:
             self._begin_ordinary(method, found)
@@ -180,7 +180,7 @@ class HotProtocol(Connection):
             if not cycle.hot:
                 self._start(cycle)
                 break
-            if not cycle.response_complete:
+            if not cycle.done:
                 break
             pipeline.popleft()
             self.answered[cycle.status] += 1
@@ -234,8 +234,8 @@ class HotProtocol(Connection):
     def _serve_guest(self, cycle: HotCycle) -> None:
         """Answer once, and make room for the next guest."""
         cycle.keep_alive = False
-        assert cycle.match is not None
-        if cycle.match.route.vital:
+        assert cycle.route is not None
+        if cycle.route.vital:
             self.service.dispatch(cycle)
         else:
             payload = self.service.problem_payload(503, "overloaded", TOO_MANY)

@@ -54,14 +54,21 @@ class Match(msgspec.Struct):
     names: list[str]  # raw
 
 
+class Way(msgspec.Struct, frozen=True):
+    """The rest of the way to a hot route."""
+
+    route: Route
+    before: tuple[str | None, ...]  # the arguments of its handler, without the last segment
+    named: bool  # the last segment is an argument too
+
+
 class Door(msgspec.Struct, frozen=True):
     """A method and a path up to its last segment, all of it plain: the hot routes from there."""
 
     method: str
     path: str
-    names: list[str]
-    fixed: dict[bytes, Route | None]  # by the last segment; None where that leads elsewhere, or nowhere
-    free: Route | None  # where the last segment is a name
+    fixed: dict[bytes, Way | None]  # by the last segment; None where that leads elsewhere, or nowhere
+    free: Way | None  # where the last segment is a name
 
 
 class BadName(ValueError):
@@ -111,8 +118,8 @@ class Router:
         """What can be asked there often. The path ends with the slash before its last segment."""
         node, names = self._descend(path[:-1]) or ({}, [])
         routes = {last: leaf.get("", {}).get(method) for last, leaf in node.items() if last}
-        hot = {last.encode(): route if route is not None and route.hot else None for last, route in routes.items()}
-        return Door(method, path, names, hot, hot.pop(NAME.encode(), None))
+        ways = {last.encode(): _way(route, names, named=last == NAME) for last, route in routes.items()}
+        return Door(method, path, ways, ways.pop(NAME.encode(), None))
 
     def _tree_of(self, above: str) -> tuple[Any, ...]:
         """The tree that the path is looked for in, and the way down."""
@@ -143,6 +150,19 @@ class Router:
             self._places.clear()
         place = self._places[above] = (node, names)
         return place
+
+
+def arguments(route: Route, names: list[str]) -> tuple[str | None, ...]:
+    """What the route's handler is called with: the names, the first of them as the space that it stands for."""
+    if route.space is None:
+        return tuple(names)
+    return (route.space + names[0], *names[1:]) if route.space else (None, *names)
+
+
+def _way(route: Route | None, names: list[str], *, named: bool) -> Way | None:
+    if route is None or not route.hot or (route.space and not names):  # the last: the end of the path is the space
+        return None
+    return Way(route, arguments(route, names), named)
 
 
 def is_plain(path: str, *, chars_max: int) -> bool:

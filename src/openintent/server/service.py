@@ -16,12 +16,12 @@ from openintent.grantor.parcels import tell
 from openintent.model import Limits
 from openintent.server import auth, bodies, problems
 from openintent.server.auth import Gate
-from openintent.server.beats import Beats
+from openintent.server.beats import Beats, Renewals
 from openintent.server.cluster import Cluster
 from openintent.server.exchange import Exchange, Render
 from openintent.server.forwarding import Forwarder
 from openintent.server.overload import BUSY_MIN, PAYLOAD, RETRY_LINE, Overload
-from openintent.server.routing import BadName, Match, Router, decoded, is_plain
+from openintent.server.routing import BadName, Match, Route, Router, arguments, decoded, is_plain
 from openintent.server.stream import STREAMS_MAX, Streams
 from openintent.server.views import Views
 
@@ -59,6 +59,7 @@ class Service:
         self.router = router
         self.views = Views(grantor)
         self.beats = Beats(limits)
+        self.renewals = Renewals(limits)
         self.gate = gate
         self.overload = overload or Overload()
         # Set as the first thing of a stop: an answer without an end (a stream) waits for it too, and ends then.
@@ -76,9 +77,9 @@ class Service:
     def dispatch(self, exchange: Exchange) -> None:
         """Find the handler and let it answer, now or later. Never raises."""
         try:
-            match = exchange.match = exchange.match or self._matched(exchange)
+            route = exchange.route or self._found(exchange)
             self.gate.check(exchange)
-            pending = self._handle(exchange, match)
+            pending = self._handle(exchange, route)
             if pending is not None:
                 self.run(exchange, pending)
         except Exception as failure:  # noqa: BLE001  # an answer for the client, a log line for us
@@ -105,37 +106,50 @@ class Service:
 
     def _decide(self) -> None:
         asked, self._asked = self._asked, []
-        apply = self.apply
+        if not asked or not self._may_decide(asked):
+            return
+        decide = self.grantor.decide
         for exchange, command, show in asked:
             try:
                 # One after the other: a view shows a thing as it is after its own command, not after those behind it.
                 if show is None:
                     self._decide_or_wait(exchange, command)
                 else:
-                    show(exchange, apply(command))
+                    show(self, exchange, decide(command))
             except Exception as failure:  # noqa: BLE001  # as in dispatch
                 tell(self._fail, exchange, failure)
 
+    def _may_decide(self, asked: list[Asked]) -> bool:
+        """The time for all of them: when it is read, all have been sent."""
+        try:
+            self.grantor.look()
+        except NotServing as failure:
+            for exchange, _, _ in asked:
+                tell(self._fail, exchange, failure)
+            return False
+        return True
+
     def _decide_or_wait(self, exchange: Exchange, command: Command) -> None:
         assert isinstance(command, Acquire)
-        reply = self.grantor.apply_or_wait(command, exchange)
+        reply = self.grantor.decide_or_wait(command, exchange)
         if isinstance(reply.answer, Queued):
             exchange.waiting = 0 if exchange.done else command.request
         else:
             exchange.answer(reply)
 
-    def _matched(self, exchange: Exchange) -> Match:
+    def _found(self, exchange: Exchange) -> Route:
         found = self.router.find(exchange.method, exchange.path)
         if isinstance(found, Match):
-            return found
+            exchange.route, exchange.names = found.route, found.names
+            return found.route
         if found is None:
             raise problems.Refused(404, problems.plain("not_found", "no such route", detail="Not Found"))
         allow = f"allow: {', '.join(found)}\r\n".encode()
         problem = problems.plain("method_not_allowed", f"{exchange.method} is not offered here", detail=found)
         raise problems.Refused(405, problem, extra=allow)
 
-    def _handle(self, exchange: Exchange, match: Match) -> Awaitable[None] | None:
-        route, overload = match.route, self.overload
+    def _handle(self, exchange: Exchange, route: Route) -> Awaitable[None] | None:
+        overload = self.overload
         overload.asked += 1
         if overload.asked > BUSY_MIN and not route.vital and overload.refuses(route.urgency):
             exchange.conclude_at_once(429, PAYLOAD, extra=RETRY_LINE)
@@ -145,15 +159,14 @@ class Service:
         head = exchange.head
         if exchange.body and (head is None or not head.is_json):
             bodies.check_media_type(exchange)
-        names: list[Any] = match.names
-        if head is None and not is_plain(exchange.path, chars_max=self.limits.name_chars_max):
-            names = [decoded(name, chars_max=self.limits.name_chars_max) for name in names]
-        space = route.space
-        if space:
-            names[0] = space + names[0]
-        elif space is not None:
-            names.insert(0, None)
+        names = exchange.names if head is not None else self._arguments(exchange, route)
         return route.handler(self, exchange, *names)
+
+    def _arguments(self, exchange: Exchange, route: Route) -> Sequence[str | None]:
+        names = [str(name) for name in exchange.names]
+        if not is_plain(exchange.path, chars_max=self.limits.name_chars_max):
+            names = [decoded(name, chars_max=self.limits.name_chars_max) for name in names]
+        return arguments(route, names)
 
     def run(self, exchange: Exchange, pending: Awaitable[None]) -> None:
         """Let a handler go on that must wait for the engine."""

@@ -78,10 +78,13 @@ class Views:
         return text
 
     def lease(self, lease: Lease, *, now_ms: int, waited_ms: int = 0) -> LeaseView:
+        remaining_ms = max(0, lease.deadline_ms - now_ms) if lease.status == "active" else 0
+        return self.lease_with(lease, remaining_ms, waited_ms)
+
+    def lease_with(self, lease: Lease, remaining_ms: int, waited_ms: int = 0) -> LeaseView:
+        """The same for whoever was told how much is left."""
         granted = self.date(lease.granted_at_ms)
-        live = lease.status == "active"
         ended_at_ms = lease.ended_at_ms
-        remaining_ms = max(0, lease.deadline_ms - now_ms) if live else 0
         expires_at_ms = lease.deadline_ms + self._calendar.date_offset_ms if ended_at_ms is None else ended_at_ms
         max_hold_ms, progress_ms = lease.max_hold_ms, lease.progress_ms
         return LeaseView(

@@ -10,7 +10,7 @@ from openintent.server import bodies, problems
 from openintent.server.exchange import Exchange
 from openintent.server.routes.lease_lists import list_queue
 from openintent.server.routes.lease_table import ACQUIRE_CODES, ACQUIRE_READS
-from openintent.server.routes.leases import acquire_or_wait, give_up, service_of
+from openintent.server.routes.leases import acquire_or_wait, give_up
 from openintent.server.routing import Route
 from openintent.server.service import Service
 from openintent.wire import (
@@ -66,8 +66,8 @@ def _said(body: CoordinatorBody) -> dict[str, Any]:
     }
 
 
-def _show_acquired(ignored: bytes, exchange: Exchange, reply: Reply) -> None:
-    service, answer = service_of(exchange), reply.answer
+def _show_acquired(ignored: bytes, service: Service, exchange: Exchange, reply: Reply) -> None:
+    answer = reply.answer
     if isinstance(answer, Granted):
         now_ms = answer.lease.deadline_ms - answer.remaining_ms
         shown = service.views.coordinator(answer.lease, now_ms=now_ms, waited_ms=answer.waited_ms)
@@ -86,10 +86,7 @@ def get(service: Service, exchange: Exchange, lease_id: str) -> None:
 
 
 def renew(service: Service, exchange: Exchange, lease_id: str) -> None:
-    body = bodies.decode(RenewBody, exchange.body)
-    checks = bodies.Checks(service.limits)
-    ttl_ms = checks.ttl_ms(body, 0) or None
-    checks.settle()
+    ttl_ms = service.renewals.read(exchange.body)
     holder = bodies.agent(exchange, service.limits)
     _require_coordinator(service, lease_id)
     reply = service.apply(Renew(lease_id=lease_id, holder=holder, ttl_ms=ttl_ms))

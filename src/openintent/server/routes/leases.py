@@ -41,7 +41,6 @@ from openintent.wire import (
     HeartbeatView,
     ProgressBody,
     ReleasedView,
-    RenewBody,
     RevokeBody,
 )
 
@@ -119,21 +118,15 @@ def _check_mode(checks: bodies.Checks, mode: str) -> None:
     checks.fault("mode", "must be exclusive")
 
 
-def _show_acquired(exchange: Exchange, reply: Reply) -> None:
-    service = service_of(exchange)
+def _show_acquired(service: Service, exchange: Exchange, reply: Reply) -> None:
     answer = reply.answer
     if type(answer) is Granted:
-        now_ms = answer.lease.deadline_ms - answer.remaining_ms
-        service.show(exchange, reply, service.views.lease(answer.lease, now_ms=now_ms, waited_ms=answer.waited_ms))
+        shown = service.views.lease_with(answer.lease, answer.remaining_ms, answer.waited_ms)
+        service.show(exchange, reply, shown)
     elif isinstance(answer, Ended):
         service.run(exchange, _show_ended(service, exchange, reply, answer.lease_id, None))
     else:
         service.show_refusal(exchange, reply)
-
-
-def service_of(exchange: Exchange) -> Service:
-    assert isinstance(exchange.desk, Service)
-    return exchange.desk
 
 
 def give_up(service: Service, exchange: Exchange, space: str) -> None:
@@ -150,11 +143,7 @@ def give_up(service: Service, exchange: Exchange, space: str) -> None:
 
 
 def renew(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
-    ttl_ms = None
-    if exchange.body:
-        checks = bodies.Checks(service.limits)
-        ttl_ms = checks.ttl_ms(bodies.decode(RenewBody, exchange.body), 0) or None
-        checks.settle()
+    ttl_ms = service.renewals.read(exchange.body) if exchange.body else None
     holder = bodies.agent(exchange, service.limits)
     service.ask(exchange, Renew(lease_id=lease_id, holder=holder, space=space, ttl_ms=ttl_ms), _show_own)
 
@@ -181,12 +170,11 @@ def revoke(service: Service, exchange: Exchange, space: str | None, lease_id: st
     service.ask(exchange, Revoke(lease_id=lease_id, actor=actor, reason=body.reason, space=space), _show_any)
 
 
-def _show_own(exchange: Exchange, reply: Reply) -> None:
+def _show_own(service: Service, exchange: Exchange, reply: Reply) -> None:
     """To its holder alone."""
-    service, answer = service_of(exchange), reply.answer
+    answer = reply.answer
     if type(answer) is Seen:
-        now_ms = answer.lease.deadline_ms - answer.remaining_ms
-        service.show(exchange, reply, service.views.lease(answer.lease, now_ms=now_ms))
+        service.show(exchange, reply, service.views.lease_with(answer.lease, answer.remaining_ms))
     elif isinstance(answer, Ended):
         holder = bodies.agent(exchange, service.limits)
         service.run(exchange, _show_ended(service, exchange, reply, answer.lease_id, holder))
@@ -194,12 +182,11 @@ def _show_own(exchange: Exchange, reply: Reply) -> None:
         service.show_refusal(exchange, reply)
 
 
-def _show_any(exchange: Exchange, reply: Reply) -> None:
+def _show_any(service: Service, exchange: Exchange, reply: Reply) -> None:
     if isinstance(reply.answer, Ended):
-        service = service_of(exchange)
         service.run(exchange, _show_ended(service, exchange, reply, reply.answer.lease_id, None))
     else:
-        _show_own(exchange, reply)
+        _show_own(service, exchange, reply)
 
 
 async def _show_ended(service: Service, exchange: Exchange, reply: Reply, lease_id: str, holder: str | None) -> None:
@@ -215,8 +202,8 @@ def release(service: Service, exchange: Exchange, space: str | None, lease_id: s
     service.ask(exchange, Release(lease_id=lease_id, holder=holder, space=space), _show_released)
 
 
-def _show_released(exchange: Exchange, reply: Reply) -> None:
-    service, answer = service_of(exchange), reply.answer
+def _show_released(service: Service, exchange: Exchange, reply: Reply) -> None:
+    answer = reply.answer
     if type(answer) is Released or type(answer) is Lost:
         service.show(exchange, reply, _released(answer.lease))
     elif isinstance(answer, Ended):
@@ -242,8 +229,8 @@ def heartbeat(service: Service, exchange: Exchange, agent_id: str) -> None:
     service.ask(exchange, Heartbeat(holder=agent_id, held=beat.held, load=beat.load), partial(_show_verdicts, beat))
 
 
-def _show_verdicts(beat: Beat, exchange: Exchange, reply: Reply) -> None:
-    service, verdicts = service_of(exchange), reply.answer
+def _show_verdicts(beat: Beat, service: Service, exchange: Exchange, reply: Reply) -> None:
+    verdicts = reply.answer
     assert isinstance(verdicts, Verdicts)
     views, today_ms = service.views, service.grantor.now_ms + service.grantor.date_offset_ms
     next_at = views.date(today_ms + verdicts.next_ms)

@@ -1,13 +1,22 @@
-"""A ledger, as the engine remembers it."""
+"""A ledger, as the engine remembers it: a batch as it is written down, and all of it as it is read back."""
 
 from typing import Final
 
 from openintent import records
+from openintent.core.books import Batch
 from openintent.core.ledger import LOADED_KINDS, Ledger
-from openintent.engines.base import Engine, Head
+from openintent.engines.base import Change, Delete, DeleteRange, Engine, Head, New, Put
 from openintent.model import Farewell
 
 SCAN_LIMIT: Final = 10_000
+
+
+def encoded(batch: Batch) -> list[Change]:
+    changes: list[Change] = [DeleteRange(first, last) for first, last in batch.wiped]
+    encode, born = records.encode, batch.born
+    for key, thing in batch.changes.items():
+        changes.append(Delete(key) if thing is None else (New if key in born else Put)(key, encode(thing)))
+    return changes
 
 
 async def load(engine: Engine, ledger: Ledger, *, seen: Head) -> None:

@@ -47,6 +47,14 @@ HEADERS = [
     ["Host: localhost", "Transfer-Encoding: chunked"],
     ["Host: localhost", "Connection: close"],
     ["Host: localhost", "If-Match: 1"],
+    ["Host: localhost", "If-Match: 23", "Content-Length: 2"],
+    ["Host: localhost", "If-Match: *", "Content-Length: 2"],
+    ["Host: localhost", 'If-Match: "23"', "Content-Length: 2"],
+    ["Host: localhost", "If-Match: 1", "If-Match: 2"],
+    ["Host: localhost", "if-match: 1", "If-Match: 2"],
+    ["Host: localhost", "If-Match: 4", "Idempotency-Key: a1", "Content-Length: 2"],
+    ["Host: localhost", "Idempotency-Key: a2", "If-Match: 5", "Content-Length: 2"],
+    ["Host: localhost", "Idempotency-Key: a-2", "If-Match: 5", "Content-Length: 2"],
     ["Host: localhost", "Idempotency-Key: a1"],
     ["Host: localhost", "Idempotency-Key: a1", "X-Agent-ID: ada"],
     ["Host: localhost", "Idempotency-Key: a2", "Content-Length: 2"],
@@ -168,6 +176,17 @@ async def test_a_space_at_the_end_of_a_path_is_left_to_the_parser(house):
         house.office.answer(index)
     assert [exchange.head for exchange in house.office.asked] == [None, None]
     assert handed(house.office.asked[1]) == ("intent:i1",)
+
+
+async def test_a_version_of_its_own_makes_no_head_strange(house):
+    line = house.connect()
+    arrive(line, request("/hot/a", "If-Match: 1", "Idempotency-Key: one", method="POST", body=b"{}"))
+    house.office.answer(0)
+    line.parser = None
+    arrive(line, request("/hot/a", "If-Match: 22", "Idempotency-Key: two", method="POST", body=b"{}"))
+    first, second = house.office.asked
+    assert [each.headers[b"if-match"] for each in (first, second)] == [b"1", b"22"]
+    assert [each.headers[b"idempotency-key"] for each in (first, second)] == [b"one", b"two"]
 
 
 async def test_an_attempt_of_its_own_makes_no_head_strange(house):

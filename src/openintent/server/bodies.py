@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -31,7 +31,7 @@ _SLUG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]*")
 
 _as_json: Final = msgspec.json.Encoder().encode
 _as_stored: Final = msgspec.msgpack.Encoder().encode  # integers beyond 64 bits are beyond it
-_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+_readers: dict[type, tuple[Callable[[bytes], Any], bool]] = {}  # of each shape: its decoder, and whether it is strict
 
 
 def check_media_type(exchange: Exchange) -> None:
@@ -55,12 +55,13 @@ def check_media_type(exchange: Exchange) -> None:
 
 def decode(shape: type[T], body: bytes) -> T:
     """The body as a value of this shape; an empty body counts as an empty object."""
-    decoder = _decoders.get(shape)
-    if decoder is None:
-        decoder = _decoders[shape] = msgspec.json.Decoder(shape)
+    reader = _readers.get(shape)
+    if reader is None:
+        reader = _readers[shape] = (msgspec.json.Decoder(shape).decode, _is_strict(shape))
+    read, strict = reader
     try:
-        value: T = decoder.decode(body or b"{}")
-        if body and not (_is_strict(shape) and _says_no_more_than(value, body)):
+        value: T = read(body or b"{}")
+        if body and not (strict and _says_no_more_than(value, body)):
             # The shape's decoder passes over what it has no place for, or what stands there is as it would be anyway.
             _check_closely(body, msgspec.json.decode(body))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as broken:

@@ -15,11 +15,10 @@ HEADS_MAX: Final = 8_192
 HEAD_BYTES_MAX: Final = 1_024
 DOORS_MAX: Final = 4_096
 # With one of these a head is not seen again.
-UNIQUE: Final = frozenset({b"if-match", b"traceparent", b"x-request-id"})
-# Nor with this one; but then the rest of it is.
-ATTEMPT: Final = b"idempotency-key"
-ATTEMPT_LINE: Final = b"\r\nIdempotency-Key: "
-ATTEMPT_BYTES_MAX: Final = 64
+UNIQUE: Final = frozenset({b"traceparent", b"x-request-id"})
+# Nor with one of these; but then the rest of it is. Their lines, as our own client spells them.
+VARYING: Final = {b"idempotency-key": b"\r\nIdempotency-Key: ", b"if-match": b"\r\nIf-Match: "}
+VARYING_BYTES_MAX: Final = 64
 
 VERSION_BYTES: Final = len(b" HTTP/1.1")
 # A request line that can mean only one thing: no query, nothing encoded. The first part leads to a door.
@@ -27,17 +26,20 @@ LINE: Final = re.compile(rb"((GET|POST|PUT|PATCH|DELETE) (/(?:[A-Za-z0-9._:~-]+/
 LINE_BYTES_MAX: Final = 256
 
 
-def without_attempt(head: bytes) -> tuple[bytes, bytes]:
-    """A head and the attempt that was in it, if one was, spelt as our own client does it."""
-    line_at = head.find(ATTEMPT_LINE)
-    attempt_at = line_at + len(ATTEMPT_LINE)
-    end = head.find(b"\r\n", attempt_at)
-    attempt = head[attempt_at:end]
-    if (
-        line_at < 0 or not attempt.isalnum() or len(attempt) > ATTEMPT_BYTES_MAX
-    ):  # what else may be in it is for the parser to judge
-        return head, b""
-    return head[:line_at] + head[end:], attempt
+def parted(head: bytes) -> tuple[bytes, dict[bytes, bytes]]:
+    """A head without the fields that are different each time, and these."""
+    varying: dict[bytes, bytes] = {}
+    for name, line in VARYING.items():
+        line_at = head.find(line)
+        if line_at < 0:
+            continue
+        value_at = line_at + len(line)
+        end = head.find(b"\r\n", value_at)
+        value = head[value_at:end]
+        if value.isalnum() and len(value) <= VARYING_BYTES_MAX:  # what else may be in it is for the parser to judge
+            varying[name] = value
+            head = head[:line_at] + head[end:]
+    return head, varying
 
 
 class Head:
@@ -62,21 +64,19 @@ class Heads:
         self.heads: dict[bytes, Head] = {}
         self.doors: dict[bytes, Door] = {}
 
-    def with_attempt(self, lines: bytes) -> tuple[Head | None, dict[bytes, bytes]]:
-        """The head that these lines are but for the attempt in them, and the fields with it."""
-        rest, attempt = without_attempt(lines)
-        head = self.heads.get(rest) if attempt else None
-        return head, {} if head is None else {**head.fields, ATTEMPT: attempt}
+    def with_varying(self, lines: bytes) -> tuple[Head | None, dict[bytes, bytes]]:
+        """The head that these lines are but for what is different each time, and the fields with that."""
+        rest, varying = parted(lines)
+        head = self.heads.get(rest) if varying else None
+        return head, {} if head is None else {**head.fields, **varying}
 
     def remember(self, data: bytes, fields: dict[bytes, bytes], length: int) -> None:
         """The parser found just one request in these bytes, plain and whole, with these fields."""
         line_end, body_at = data.find(b"\r\n"), len(data) - length
-        head, attempt = data[line_end - VERSION_BYTES : body_at], fields.get(ATTEMPT)
-        if attempt is not None:
-            head, found = without_attempt(head)
-            fields = {name: value for name, value in fields.items() if name != ATTEMPT}
-            if not found or found != attempt:
-                return
+        head, varying = parted(data[line_end - VERSION_BYTES : body_at])
+        if varying != {name: fields[name] for name in VARYING if name in fields}:
+            return
+        fields = {name: value for name, value in fields.items() if name not in VARYING}
         if len(head) > HEAD_BYTES_MAX or not UNIQUE.isdisjoint(fields) or data.find(b"\r\n\r\n") + 4 != body_at:
             return
         line = LINE.fullmatch(data, 0, line_end) if line_end <= LINE_BYTES_MAX else None

@@ -72,7 +72,7 @@ class HotProtocol(Connection):
         last_end = line_end - VERSION_BYTES
         lines = data[last_end:body_at]
         head = self.heads.get(lines)
-        head, fields = self.familiar.with_attempt(lines) if head is None else (head, head.fields)
+        head, fields = self.familiar.with_varying(lines) if head is None else (head, head.fields)
         last_at = data.rfind(b"/", 0, last_end) + 1
         door = self.doors.get(data[:last_at])
         if head is None or door is None or body_at + head.length != len(data):

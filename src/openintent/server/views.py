@@ -62,13 +62,14 @@ class Views:
 
     def date(self, at_ms: int) -> str:
         """ISO 8601, naive UTC with microseconds."""
-        text = self._dates.get(at_ms)
-        if text is None:
-            if len(self._dates) >= DATES_KEPT_MAX:
-                self._dates.clear()
-                self._seconds.clear()
-            second, ms = divmod(at_ms, 1_000)
-            text = self._dates[at_ms] = f"{self._second(second)}.{ms:03d}000"
+        return self._dates.get(at_ms) or self._date_anew(at_ms)
+
+    def _date_anew(self, at_ms: int) -> str:
+        if len(self._dates) >= DATES_KEPT_MAX:
+            self._dates.clear()
+            self._seconds.clear()
+        second, ms = divmod(at_ms, 1_000)
+        text = self._dates[at_ms] = f"{self._second(second)}.{ms:03d}000"
         return text
 
     def _second(self, second: int) -> str:
@@ -83,10 +84,10 @@ class Views:
 
     def lease_with(self, lease: Lease, remaining_ms: int, waited_ms: int = 0) -> LeaseView:
         """The same for whoever was told how much is left."""
-        granted = self.date(lease.granted_at_ms)
-        ended_at_ms = lease.ended_at_ms
+        granted_at_ms, ended_at_ms = lease.granted_at_ms, lease.ended_at_ms
         expires_at_ms = lease.deadline_ms + self._calendar.date_offset_ms if ended_at_ms is None else ended_at_ms
-        max_hold_ms, progress_ms = lease.max_hold_ms, lease.progress_ms
+        dates, max_hold_ms, progress_ms = self._dates, lease.max_hold_ms, lease.progress_ms
+        granted = dates.get(granted_at_ms) or self._date_anew(granted_at_ms)
         return LeaseView(
             lease.id,
             intent_of(lease.space),
@@ -98,7 +99,7 @@ class Views:
             lease.token,
             lease.ttl_ms / 1_000,
             remaining_ms / 1_000,
-            self.date(expires_at_ms),
+            dates.get(expires_at_ms) or self._date_anew(expires_at_ms),
             granted,
             granted,
             None if ended_at_ms is None else self.date(ended_at_ms),

@@ -1,41 +1,66 @@
-"""docs/proof.md: what was counted, in tables."""
+"""docs/proof.md: what was counted, in tables. What was not counted anew stays as it was."""
 
 import os
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from outcome import Outcome
 
 LIMITS = Path(__file__).with_name("limits.md")
+COLUMNS = ("part", "", "tests", "time", "seen")
 Figure = dict[str, Any]
 
 
-def written(outcomes: Sequence[Outcome]) -> str:
-    system = f"{platform.system()} {platform.release().split('-')[0]}"
-    machine = f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}"
+class Told(NamedTuple):
+    """A part, as the page has it."""
+
+    row: Sequence[str]  # of the first table
+    section: Sequence[str]
+
+
+def written(parts: Sequence[str], outcomes: Sequence[Outcome], before: str) -> str:
+    """The page, with these outcomes, and what it had of the other parts before."""
+    known = {**_read(before), **{outcome.name: _told(outcome) for outcome in outcomes}}
+    shown = [known[name] for name in parts if name in known]
     lines = [
         "# Proof",
         "",
         "Made by `make proof`: what the tests did, and what they counted. Every line can be had again with the",
         "command of its part, in the project's folder with `.venv/bin` on the path; without the sizes in front it is",
-        f"the short run that `make test` does; `LONG=1` makes them the full ones. Seen on {machine}.",
+        "the short run that `make test` does; `LONG=1` makes them the full ones.",
         "",
-        *_parts(outcomes),
-        *(line for outcome in outcomes for line in _section(outcome)),
+        *_table(COLUMNS, [told.row for told in shown]),
+        "",
+        *(line for told in shown for line in told.section),
         LIMITS.read_text(encoding="utf-8").rstrip(),
         "",
     ]
     return "\n".join(lines)
 
 
-def _parts(outcomes: Sequence[Outcome]) -> list[str]:
-    rows = [
-        (outcome.name, "holds" if outcome.holds else "**fails**", outcome.summary, f"{outcome.seconds:.0f} s")
-        for outcome in outcomes
-    ]
-    return [*_table(("part", "", "tests", "time"), rows), ""]
+def _told(outcome: Outcome) -> Told:
+    system = f"{platform.system()} {platform.release().split('-')[0]}"
+    machine = f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}"
+    seen = f"{datetime.now(UTC):%Y-%m-%d}, {machine}"
+    holds = "holds" if outcome.holds else "**fails**"
+    return Told((outcome.name, holds, outcome.summary, f"{outcome.seconds:.0f} s", seen), list(_section(outcome)))
+
+
+def _read(page: str) -> Mapping[str, Told]:
+    """The parts of a page that was written before."""
+    head, *sections = re.split(r"^(?=## )", page, flags=re.MULTILINE)
+    rows = [line.strip("| ").split(" | ") for line in head.splitlines() if line.startswith("| ")]
+    found = {_title(section): section.rstrip("\n").splitlines() for section in sections}
+    return {row[0]: Told(row, [*found[row[0]], ""]) for row in rows if row[0] in found}
+
+
+def _title(section: str) -> str:
+    title = section.partition("\n")[0].removeprefix("## ")
+    return title[0].lower() + title[1:]
 
 
 def _section(outcome: Outcome) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Run all that is to be proved and write down what came out: `make proof`, or `make proof LONG=1` for the full sizes.
 
-Each part is a run of pytest on its own. What it came to is kept in proof/build, so that parts can be run one by one;
-docs/proof.md is made from the newest of each. A part that fails is named there, and makes the whole fail.
+Each part is a run of pytest on its own. Parts can be run one by one: docs/proof.md keeps what it has of the others. A
+part that fails is named there, and makes the whole fail.
 """
 
 import argparse
@@ -33,15 +33,14 @@ def main() -> int:
         whole = shown.add_task("all", total=len(chosen))
         for part in chosen:
             outcomes.append(run(part, shown, long=options.long))
-            outcomes[-1].keep()
             shown.advance(whole)
             console.print(f"{part.name}: {outcomes[-1].summary}", highlight=False)
     for outcome in outcomes:
         if not outcome.holds:
             console.print(outcome.output, markup=False, highlight=False)
-    known = [outcome for part in PARTS if (outcome := Outcome.kept(part.name)) is not None]
     target = ROOT / "docs" / "proof.md"
-    target.write_text(written(known), encoding="utf-8")
+    before = target.read_text(encoding="utf-8") if target.exists() else ""
+    target.write_text(written([part.name for part in PARTS], outcomes, before), encoding="utf-8")
     console.print(f"written: {target.relative_to(ROOT)}")
     failed = [outcome.name for outcome in outcomes if not outcome.holds]
     console.print(f"failed: {', '.join(failed)}" if failed else "all of it holds")

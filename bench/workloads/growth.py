@@ -12,6 +12,7 @@ EVENTS = (0, 100_000, 1_000_000)
 EVENTS_LONG = 10_000_000
 EVENTS_PER_CYCLE = 2
 CONNS = 256
+RENEW_CONNS = 100  # as many as there are leases at least, so that nothing but their number is different
 QUICK_CONNS = 32
 
 
@@ -52,8 +53,7 @@ def _file_bytes(server: Server) -> int:
 
 
 def _both(bench: Bench, stack: ExitStack, server: Server, size: str, *, held: int, at: int) -> list[Contender]:
-    conns = min(bench.size(CONNS, QUICK_CONNS), held)
-    options = {"conns": conns, "ttl": load.LONG_TTL_S}
+    options = {"conns": bench.size(RENEW_CONNS, QUICK_CONNS), "ttl": load.LONG_TTL_S}
     found = loaded(bench, stack, server, "renew", f"renew, {size}", at, held=held, **options)
     found += loaded(bench, stack, server, "cycle", f"cycle, {size}", at, conns=bench.size(CONNS, QUICK_CONNS))
     for each in found:
@@ -65,7 +65,7 @@ WORKLOAD = Workload(
     name="growth",
     title="Growth",
     about="The same work on servers that hold more and more leases, and on servers that have more and more events "
-    "behind them, measured in turns. With 100 leases, renewals come on 100 connections, else on 256. What is measured "
+    "behind them, measured in turns. Pairs come on 256 connections, renewals on 100. What is measured "
     "makes some 100,000 events in each round, too. 10,000,000 events are made with `--long` only. Memory and the "
     "database file are those before it is measured.",
     run=run,

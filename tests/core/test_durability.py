@@ -167,9 +167,9 @@ def test_events_of_a_batch_are_stored_in_one_chunk_for_each_space(world):
 
 
 def test_dates_come_from_outside_and_decide_nothing(world):
-    world.books.date_offset_ms = 1_000_000
+    world.books.date_from(1_000_000)
     lease = world.acquire("ann", ttl_ms=1_000, lease="L1").lease
-    world.books.date_offset_ms = -1_000_000
+    world.books.date_from(-1_000_000)
     world.advance(999)
     assert isinstance(world.renew("L1", "ann"), Seen)
     assert (lease.granted_at_ms, lease.deadline_ms) == (1_000_000, 1_999)

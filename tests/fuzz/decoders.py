@@ -29,14 +29,9 @@ SCOPES_MAX = 6  # each is compared with each, after each
 _runner = asyncio.Runner()
 
 
-class Asked(Exchange):
-    """A request of which only one part matters."""
-
-    def __init__(self, *, asked: str = "", headers: dict[bytes, bytes] | None = None) -> None:
-        super().__init__(Office(), "GET", "/", asked, headers or {})
-
-    def write(self) -> None:
-        raise AssertionError("nobody asked for an answer")
+def request(*, asked: str = "", headers: dict[bytes, bytes] | None = None) -> Exchange:
+    """One of which only one part matters; whoever answers it fails."""
+    return Exchange(Office(), "GET", "/", asked, headers or {})
 
 
 def chosen(data: bytes, among: Any) -> tuple[Any, bytes]:
@@ -89,7 +84,7 @@ def asked_for(data: bytes) -> None:
     """A query is refused, or within the bounds of its shape."""
     shape, raw = chosen(data, QUERIES)
     try:
-        value, ignored = query.decode(shape, Asked(asked=raw.decode("latin-1")))
+        value, ignored = query.decode(shape, request(asked=raw.decode("latin-1")))
     except problems.Refused as refused:
         refusal(refused)
         return
@@ -119,7 +114,7 @@ def path(data: bytes) -> None:
 def header(data: bytes) -> None:
     """A header is a text or a number that can be used, or refused."""
     headers = dict.fromkeys((b"x-agent-id", b"idempotency-key", b"if-match", b"x-lease-token"), data)
-    exchange = Asked(headers=headers)
+    exchange = request(headers=headers)
     for read in (_agent, _attempt, bodies.expected_version, _token):
         try:
             value = read(exchange)

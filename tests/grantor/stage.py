@@ -183,6 +183,7 @@ class Stage:
         caller, command = Caller(self.grantor), self.asked(holder, scope, wait_ms=wait_ms, **more)
         self.grantor.look()
         self.grantor.decide_or_wait(command, caller)
+        self.grantor.see_to_it()
         return caller, command.request
 
     def asked(self, holder: str, scope: str, *, ttl_ms: int = 60_000, wait_ms: int = 0, attempt=None) -> Acquire:

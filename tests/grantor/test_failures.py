@@ -3,6 +3,7 @@
 import pytest
 from stage import Caller, FaultyEngine, Stage, settled, soon
 
+from openintent import records
 from openintent.core.commands import GetLease, ListLeases, Release, Renew
 from openintent.engines.base import Deposed, Head, OutcomeUncertain
 from openintent.errors import EngineUnavailable
@@ -246,8 +247,8 @@ async def test_a_reply_of_a_term_that_has_ended_is_refused_however_late_it_is_pa
 async def test_what_is_not_an_error_of_the_engine_ends_the_term_too_and_nothing_hangs(stage, monkeypatch):
     await stage.acquire("ann").heard()
     broken = [OverflowError("a number that no record can hold")]
-    encode = module.records.encode
-    monkeypatch.setattr(module.records, "encode", lambda thing: encode(thing) if not broken else _raise(broken.pop()))
+    encode = records.encode
+    monkeypatch.setattr(records, "encode", lambda thing: encode(thing) if not broken else _raise(broken.pop()))
     assert await stage.acquire("bob", "y").heard() == "unavailable"
     await (await serving_again(stage)).heard()
     assert stage.grantor.term == 2

@@ -71,7 +71,11 @@ SIMULATED: Final = (
     ),
     Mutant(
         "a commit without an answer is said to have happened",
-        (Edit("grantor/grantor.py", "            return seen.beat >= head.beat\n", "            return True\n"),),
+        (
+            Edit(
+                "grantor/leadership.py", "            return self.seen.beat >= head.beat\n", "            return True\n"
+            ),
+        ),
         (SIM_OF_SEVERAL,),
     ),
     Mutant(

@@ -143,6 +143,17 @@ TERMS: Final = (
         (tests("grantor/test_time.py::test_a_grantor_that_was_frozen_does_not_kill_the_leases"),),
     ),
     Mutant(
+        "what arrives is decided at the time of what was decided before",
+        (
+            Edit(
+                "server/service.py",
+                "            self.grantor.look()\n",
+                "            self.grantor.serving or self.grantor.look()\n",
+            ),
+        ),
+        (SIM,),
+    ),
+    Mutant(
         "time that stood still is made up for",
         (Edit("grantor/grantor.py", "            self._clock.stand(books.now_ms)\n", "            pass\n"),),
         (tests("grantor/test_time.py::test_time_that_stood_still_is_not_made_up_for"),),
@@ -224,8 +235,8 @@ COMMITS: Final = (
         "a commit of which nobody knows is told to have happened",
         (
             Edit(
-                "grantor/grantor.py",
-                "            return seen.beat >= head.beat",
+                "grantor/leadership.py",
+                "            return self.seen.beat >= head.beat",
                 "            return True",
             ),
         ),

@@ -78,9 +78,11 @@ CONNECTIONS: Final = (
         (
             Edit(
                 "server/cycles.py",
-                "        if line.pipeline[0] is self:  # else it is answered, but it is not yet its turn\n"
+                "            if line.pipeline[0] is self:  # else it is answered, but it is not yet its turn\n"
+                "                line.flush()",
+                "            line.pipeline.remove(self)\n"
+                "            line.pipeline.appendleft(self)\n"
                 "            line.flush()",
-                "        line.pipeline.remove(self)\n        line.pipeline.appendleft(self)\n        line.flush()",
             ),
         ),
         (tests("server/test_hotlane.py::test_answers_leave_in_the_order_of_the_requests"),),

@@ -183,6 +183,7 @@ class Life:
         command.wait_ms = 30_000
         self.grantor.look()
         reply = self.grantor.decide_or_wait(command, client)
+        self.grantor.see_to_it()
         if not isinstance(reply.answer, Queued):
             client.answer(reply)
 

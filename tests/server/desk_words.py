@@ -4,6 +4,8 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
+import msgspec
+
 from openintent.engines.memory import MemoryEngine
 from openintent.grantor.grantor import Grantor
 from openintent.model import Limits
@@ -16,9 +18,7 @@ from openintent.server.service import Service
 class Asked(Exchange):
     """A request, and its answer when there is one."""
 
-    def __init__(self, service: Service, method: str, path: str, headers: dict[bytes, bytes]) -> None:
-        super().__init__(service, method, path, "", headers)
-        self.answered = asyncio.Event()
+    answered: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     def write(self) -> None:
         self.answered.set()
@@ -36,7 +36,7 @@ class Counter:
     def hand_in(self, method, path, body=None, *, agent="ada", **headers) -> Asked:
         """Begin a request; its answer may come later."""
         sent = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-        asked = Asked(self.service, method, f"/api/v1{path}", {b"x-agent-id": agent.encode(), **sent})
+        asked = Asked(self.service, method, f"/api/v1{path}", "", {b"x-agent-id": agent.encode(), **sent})
         asked.body = b"" if body is None else json.dumps(body).encode()
         self.service.dispatch(asked)
         return asked

@@ -22,12 +22,8 @@ def file(tmp_path):
     return tmp_path / "leases.db.keys"
 
 
-class Knock(Exchange):
-    def __init__(self, address="192.0.2.1", route=None, **headers):
-        fields = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-        super().__init__(None, "GET", "/", "", fields)
-        self.route = route
-        self.came_from = address
+class Visitor(Exchange, kw_only=True):
+    came_from: str
 
     @property
     def address(self):
@@ -35,6 +31,11 @@ class Knock(Exchange):
 
     def write(self):
         """Nobody looks at the answer."""
+
+
+def knock(address="192.0.2.1", route=None, **headers):
+    fields = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+    return Visitor(None, "GET", "/", "", fields, route=route, came_from=address)
 
 
 @pytest.fixture
@@ -59,11 +60,11 @@ def turned_away(gate, knock):
 
 def test_a_key_is_shown_in_either_header_or_in_both(guarded):
     gate, key = guarded
-    assert let_in(gate, Knock(x_api_key=key)) == "ci"
-    assert let_in(gate, Knock(authorization=f"Bearer {key}")) == "ci"
-    assert let_in(gate, Knock(authorization=f"bearer  {key} ")) == "ci"
-    assert let_in(gate, Knock(x_api_key=key, authorization=f"Bearer {key}")) == "ci"
-    assert let_in(gate, Knock(x_api_key=key, authorization="Basic cHJveHk6c2VjcmV0")) == "ci"
+    assert let_in(gate, knock(x_api_key=key)) == "ci"
+    assert let_in(gate, knock(authorization=f"Bearer {key}")) == "ci"
+    assert let_in(gate, knock(authorization=f"bearer  {key} ")) == "ci"
+    assert let_in(gate, knock(x_api_key=key, authorization=f"Bearer {key}")) == "ci"
+    assert let_in(gate, knock(x_api_key=key, authorization="Basic cHJveHk6c2VjcmV0")) == "ci"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_a_key_is_shown_in_either_header_or_in_both(guarded):
 )
 def test_whoever_shows_no_good_key_is_told_what_to_do(guarded, headers, hint):
     gate, key = guarded
-    away = turned_away(gate, Knock(**{name: value.format(key=key) for name, value in headers.items()}))
+    away = turned_away(gate, knock(**{name: value.format(key=key) for name, value in headers.items()}))
     assert (away.status, away.problem.error.code) == (401, "unauthenticated")
     assert away.problem.detail == "Invalid or missing API key"
     assert hint in away.problem.error.hint
@@ -95,7 +96,7 @@ def test_the_bearer_of_a_key_that_has_ended_is_told_so(file, ended, said):
     write_keys(file, stored)
     gate = Gate(Ring(file), failures_max=1)
     for _ in range(3):  # every time: it is not one who tries
-        away = turned_away(gate, Knock(x_api_key=text))
+        away = turned_away(gate, knock(x_api_key=text))
         assert away.status == 401
         assert said in away.problem.error.hint
 
@@ -103,40 +104,40 @@ def test_the_bearer_of_a_key_that_has_ended_is_told_so(file, ended, said):
 def test_an_open_route_needs_no_key_and_makes_nobody_somebody(guarded):
     gate, key = guarded
     door = Route("GET", "/livez", print, open=True)
-    assert let_in(gate, Knock(route=door)) == "nobody"
-    assert let_in(gate, Knock(route=door, x_api_key="wrong")) == "nobody"
-    assert let_in(gate, Knock(route=door, x_api_key=key)) == "ci"
-    turned_away(gate, Knock(route=Route("GET", "leases", print)))
+    assert let_in(gate, knock(route=door)) == "nobody"
+    assert let_in(gate, knock(route=door, x_api_key="wrong")) == "nobody"
+    assert let_in(gate, knock(route=door, x_api_key=key)) == "ci"
+    turned_away(gate, knock(route=Route("GET", "leases", print)))
 
 
 def test_with_a_key_one_may_come_by_any_name_and_from_any_page(guarded):
     gate, key = guarded
-    assert let_in(gate, Knock(host="leases.example", origin="https://app.example", x_api_key=key)) == "ci"
+    assert let_in(gate, knock(host="leases.example", origin="https://app.example", x_api_key=key)) == "ci"
 
 
 def test_until_there_is_a_file_everybody_on_this_machine_is_an_operator(file):
     gate = Gate(Ring(file))
-    knock = Knock(x_api_key="any")
-    gate.check(knock)
-    assert knock.principal.operator
-    assert gate.stands(knock.principal)
-    assert turned_away(gate, Knock(host="evil.example")).status == 403
+    visitor = knock(x_api_key="any")
+    gate.check(visitor)
+    assert visitor.principal.operator
+    assert gate.stands(visitor.principal)
+    assert turned_away(gate, knock(host="evil.example")).status == 403
     write_keys(file, make_key()[1])
     gate.ring.look()
-    assert turned_away(gate, Knock(x_api_key="any")).status == 401
-    assert not gate.stands(knock.principal)
+    assert turned_away(gate, knock(x_api_key="any")).status == 401
+    assert not gate.stands(visitor.principal)
 
 
 def test_too_many_wrong_keys_are_slowed_down_but_never_a_good_one(guarded, caplog):
     gate, key = guarded
-    assert [turned_away(gate, Knock(x_api_key="wrong")).status for _ in range(5)] == [401, 401, 401, 429, 429]
-    away = turned_away(gate, Knock(x_api_key="wrong"))
+    assert [turned_away(gate, knock(x_api_key="wrong")).status for _ in range(5)] == [401, 401, 401, 429, 429]
+    away = turned_away(gate, knock(x_api_key="wrong"))
     assert away.problem.error.code == "limit_reached"
     assert 0 < away.problem.retry_after_seconds <= FAILURES_S
     assert away.extra.startswith(b"retry-after: ")
-    assert let_in(gate, Knock(x_api_key=key)) == "ci"
-    assert turned_away(gate, Knock("192.0.2.2", x_api_key="wrong")).status == 401
-    assert turned_away(gate, Knock()).status == 401  # without a key nothing is tried
+    assert let_in(gate, knock(x_api_key=key)) == "ci"
+    assert turned_away(gate, knock("192.0.2.2", x_api_key="wrong")).status == 401
+    assert turned_away(gate, knock()).status == 401  # without a key nothing is tried
     assert len(problems_of(caplog)) == 1
 
 

@@ -17,9 +17,7 @@ from openintent.server.service import Service
 class Shown(Exchange):
     """A request whose answer is kept."""
 
-    def __init__(self, service: Service, method: str, path: str) -> None:
-        super().__init__(service, method, path, "", {})
-        self.sent = 0
+    sent: int = 0
 
     def write(self) -> None:
         self.sent += 1
@@ -28,7 +26,7 @@ class Shown(Exchange):
 def asked(handler, *, method="GET", path="/api/v1/thing"):
     grantor = Grantor(MemoryEngine(), Limits(), member="test")
     service = Service(grantor, Limits(), Router([Route("GET", "thing", handler)]), Gate())
-    exchange = Shown(service, method, path)
+    exchange = Shown(service, method, path, "", {})
     service.dispatch(exchange)
     return exchange
 
@@ -91,7 +89,7 @@ def test_readiness_is_a_503_while_there_is_no_grantor():
 
     grantor = Grantor(MemoryEngine(), Limits(), member="test")  # not started
     service = Service(grantor, Limits(), Router([Route("GET", "/readyz", readyz)]), Gate())
-    exchange = Shown(service, "GET", "/readyz")
+    exchange = Shown(service, "GET", "/readyz", "", {})
     service.dispatch(exchange)
     assert (exchange.status, problem_in(exchange)) == (
         503,

@@ -140,7 +140,10 @@ class SimTransport:
         for name, value in call.headers.items():
             headers[name.lower().encode()] = value.encode()
         body = b"" if call.body is None else msgspec.json.encode(call.body)
-        exchange = SimExchange(server.service, call.method, API + call.path, headers, body, connection.answer)
+        path, _, query = call.path.partition("?")
+        exchange = SimExchange(
+            server.service, call.method, API + path, query, headers, body, answered=connection.answer
+        )
         connection.opened.append((server, exchange))
         server.turn.add(exchange)
 

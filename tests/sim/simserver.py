@@ -22,18 +22,10 @@ Answered = Callable[[int, bytes, dict[str, str]], None]
 LEADER_TTL_S = 1.0  # where several share an engine
 
 
-class SimExchange(Exchange):
+class SimExchange(Exchange, kw_only=True):
     """A request that came over the simulated network."""
 
-    __slots__ = ("answered",)
-
-    def __init__(
-        self, service: Service, method: str, target: str, headers: dict[bytes, bytes], body: bytes, answered: Answered
-    ) -> None:
-        path, _, query = target.partition("?")
-        super().__init__(service, method, path, query, headers)
-        self.body = body
-        self.answered = answered
+    answered: Answered
 
     def write(self) -> None:
         headers = {"x-term": str(self.term), "x-rev": str(self.rev)} if self.rev else {}

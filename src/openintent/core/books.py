@@ -172,6 +172,11 @@ class Books:
             found = self.spaces[name] = Space(name)
         return found
 
+    def date_from(self, offset_ms: int) -> None:
+        """From now on dates are so far from ledger time."""
+        self.date_offset_ms = offset_ms
+        self.date_ms = self.now_ms + offset_ms
+
     def remaining_ms(self, lease: Lease) -> int:
         return max(0, lease.deadline_ms - self.now_ms)
 

@@ -160,7 +160,9 @@ class Grantor:
     def apply(self, command: Command) -> Reply:
         """Carry out a command now. The reply may be shown to nobody before `park` lets it go."""
         self.look()
-        return self.decide(command)
+        reply = self.decide(command)
+        self.see_to_it()
+        return reply
 
     def look(self) -> None:
         """See what time it is, for the commands that are decided next; `NotServing` if none may be."""
@@ -183,11 +185,15 @@ class Grantor:
             self._clock.stand(books.now_ms)
         if books.outbox:
             self._deliver()
+        return reply
+
+    def see_to_it(self) -> None:
+        """After what was decided: that it is committed, and that what falls due now is not forgotten."""
+        books = self._books
         if books.written == books.batch:
             self._work.set()
         if books.timers.next_ms < self._alarm_ms:
             self._set_alarm()
-        return reply
 
     def decide_or_wait(self, command: Acquire, waiting: Waiting) -> Reply:
         """The same for an acquire that may have to wait: after a `Queued`, `waiting` is answered later."""
@@ -257,9 +263,8 @@ class Grantor:
 
     def _note_date(self, now_ms: int) -> None:
         """Dates follow the wall clock, which may step."""
-        books, offset_ms = self._books, self._wall_ms() - now_ms
-        self.date_offset_ms = books.date_offset_ms = offset_ms
-        books.date_ms = books.now_ms + offset_ms
+        self.date_offset_ms = self._wall_ms() - now_ms
+        self._books.date_from(self.date_offset_ms)
 
     def _deliver(self) -> None:
         """Hand the answers in the outbox to those who wait; one that is gone by now loses only its own."""
@@ -352,29 +357,18 @@ class Grantor:
                 await self._engine.reopen()
                 # Who leads now may lead for long; and what became of the commit, its head does not tell.
                 seen = await self._leadership.take_over(lambda: settle(uncertain, happened=None))
-                settle(uncertain, happened=self._outcome(head, known=happened))
+                settle(uncertain, happened=self._leadership.outcome(head, known=happened))
                 await self._begin_term(seen)
             except Exception as failure:  # whoever looks on no more, for whatever reason, can never lead
                 log.warning("engine still fails error=%s", failure, exc_info=not isinstance(failure, EngineError))
             else:
                 return
-            happened = self._outcome(head, known=happened)
+            happened = self._leadership.outcome(head, known=happened)
             if loop.time() > give_up_at:
                 settle(uncertain, happened=None)
             await asyncio.sleep(delay_s)
             delay_s = min(delay_s * 2, RETRY_S_MAX)
         self._work.set()
-
-    def _outcome(self, head: Head, *, known: bool | None) -> bool | None:
-        """Whether the commit of this head happened, by the head that the last try to take over saw.
-
-        That may be our own takeover, whose reply was lost; then what an earlier try saw still counts. Once another
-        member has written, it cannot be told any more.
-        """
-        seen = self._leadership.seen
-        if seen.term == head.term:
-            return seen.beat >= head.beat
-        return known if seen.term < head.term or seen.member == head.member else None
 
     # Time
 

@@ -105,6 +105,16 @@ class Leadership:
                 seen = now_seen
         return seen
 
+    def outcome(self, head: Head, *, known: bool | None) -> bool | None:
+        """Whether the commit of this head happened, by the head that the last try to take over saw.
+
+        That may be our own takeover, whose reply was lost; then what an earlier try saw still counts. Once another
+        member has written, it cannot be told any more.
+        """
+        if self.seen.term == head.term:
+            return self.seen.beat >= head.beat
+        return known if self.seen.term < head.term or self.seen.member == head.member else None
+
     async def while_beating(self, work: Awaitable[None]) -> None:
         """Do what comes before the first request of a term. It may take long; meanwhile nobody is to take over."""
         task = asyncio.ensure_future(work)

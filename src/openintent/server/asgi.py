@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
@@ -26,20 +26,25 @@ STREAM_HEADERS: Final = (
 )
 
 
-class AsgiExchange(StreamExchange):
+class AsgiExchange(StreamExchange, kw_only=True):
     """An exchange whose answer is a future."""
 
-    __slots__ = ("scope", "stream", "written")
+    scope: Scope
+    written: "asyncio.Future[None]"
+    stream: Stream | Relay | None = None  # what follows the head of the answer, instead of a payload
 
-    def __init__(self, desk: Desk, request: Request) -> None:
-        scope = self.scope = request.scope
-        headers = dict(scope["headers"])
-        method = "GET" if request.method == "HEAD" else request.method
-        super().__init__(
-            desk, method, scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1"), headers
+    @classmethod
+    def of(cls, desk: Desk, request: Request) -> Self:
+        scope = request.scope
+        return cls(
+            desk,
+            "GET" if request.method == "HEAD" else request.method,
+            scope["raw_path"].decode("latin-1"),
+            scope["query_string"].decode("latin-1"),
+            dict(scope["headers"]),
+            scope=scope,
+            written=asyncio.get_running_loop().create_future(),
         )
-        self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.stream: Stream | Relay | None = None  # what follows the head of the answer, instead of a payload
 
     @property
     def address(self) -> str:
@@ -62,7 +67,7 @@ class ApiEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        exchange = AsgiExchange(self._service, request)
+        exchange = AsgiExchange.of(self._service, request)
         try:
             body = await self._body(request)
         except ClientDisconnect:

@@ -44,16 +44,12 @@ class Line(Protocol):
     def flush(self) -> None: ...
 
 
-class HotCycle(Exchange):
+class HotCycle(Exchange, kw_only=True):
     """A request of the hot lane."""
 
-    __slots__ = ("keep_alive", "line")
+    line: Line
+    keep_alive: bool = True
     hot: ClassVar[Literal[True]] = True
-
-    def __init__(self, line: Line, method: str, path: str, query: str, headers: dict[bytes, bytes]) -> None:
-        Exchange.__init__(self, line.service, method, path, query, headers)
-        self.line = line
-        self.keep_alive = True
 
     @property
     def address(self) -> str:
@@ -63,10 +59,12 @@ class HotCycle(Exchange):
     def origin(self) -> object:
         return self.line
 
-    def write(self) -> None:
-        line = self.line
-        if line.pipeline[0] is self:  # else it is answered, but it is not yet its turn
-            line.flush()
+    def send(self) -> None:
+        if not self.done:
+            self.done = True
+            line = self.line
+            if line.pipeline[0] is self:  # else it is answered, but it is not yet its turn
+                line.flush()
 
     def rendered(self) -> bytes:
         """The whole answer. Called when it leaves: only then is it known whether the connection stays."""

@@ -10,7 +10,6 @@ nothing is passed on. A server that does not know the word passes it on, which i
 """
 
 import asyncio
-from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import count
 from typing import Final
@@ -59,11 +58,9 @@ REDIRECTED: Final = b"location: %b\r\ncache-control: no-store\r\npreference-appl
 class StreamExchange(Exchange):
     """One of a lane that knows streams."""
 
-    __slots__ = ()
-
-    @abstractmethod
     def relay(self, stream: "Relay") -> None:
         """What follows the head of the answer is the leader's stream."""
+        raise AssertionError((self, stream))
 
 
 class Forwarder:

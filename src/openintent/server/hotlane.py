@@ -82,9 +82,10 @@ class HotProtocol(Connection):
         if way is None or not last.isalnum() or line_end > LINE_BYTES_MAX:
             return False
         name = last.decode("ascii")
-        cycle = self.mark = self.cycle = HotCycle(self, door.method, door.path + name, "", fields)
-        cycle.head, cycle.route, cycle.body = head, way.route, data[body_at:]
-        cycle.names = (*way.before, name) if way.named else way.before
+        names = (*way.before, name) if way.named else way.before
+        cycle = self.mark = self.cycle = HotCycle(
+            self.service, door.method, door.path + name, "", fields, data[body_at:], way.route, names, head, line=self
+        )
         self.pipeline.append(cycle)
         self.begin(cycle)
         return True
@@ -133,8 +134,9 @@ class HotProtocol(Connection):
         path, _, query = url.decode("ascii").partition("?")
         found = self.find(method, path)
         if type(found) is Match and found.route.hot and _plain(fields) and b"#" not in url:
-            cycle = self.cycle = HotCycle(self, method, path, query, fields)
-            cycle.route, cycle.names = found.route, found.names
+            cycle = self.cycle = HotCycle(
+                self.service, method, path, query, fields, b"", found.route, found.names, line=self
+            )
             cycle.keep_alive = (self.modern or self._is_modern()) and self.parser.should_keep_alive()
         else:
             self._begin_ordinary(method, found)

@@ -118,6 +118,7 @@ class Service:
                     show(self, exchange, decide(command))
             except Exception as failure:  # noqa: BLE001  # as in dispatch
                 tell(self._fail, exchange, failure)
+        self.grantor.see_to_it()
 
     def _may_decide(self, asked: list[Asked]) -> bool:
         """The time for all of them: when it is read, all have been sent."""

@@ -48,7 +48,7 @@ class Connection:
 
     def __init__(self, port: int, agent: str, *, api_key: str | None = None) -> None:
         self._port = port
-        self._agent = agent
+        self.agent = agent
         self._api_key = "" if api_key is None else f"x-api-key: {api_key}\r\n"
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
@@ -61,7 +61,7 @@ class Connection:
         content = b"" if body is None else _encode(body)
         target = path if path in PROBES else API + path
         head = (
-            f"{method} {target} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-agent-id: {self._agent}\r\n"
+            f"{method} {target} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-agent-id: {self.agent}\r\n"
             f"{more}content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
         )
         try:

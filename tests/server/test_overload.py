@@ -143,10 +143,8 @@ def test_an_overload_is_two_lines_in_the_log_however_much_is_refused(overload, c
 class Kept(Exchange):
     """A request whose answer is kept."""
 
-    kept: bool = False
-
     def write(self):
-        self.kept = True
+        """It has it."""
 
 
 def asked(urgent_path, overload, before=BUSY_MIN):

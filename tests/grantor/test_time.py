@@ -163,3 +163,26 @@ async def test_time_that_stood_still_is_not_made_up_for(stage, alarms):
         alarms.ring()
     assert stage.clock.ms >= granted_at_ms + 1_000
     assert await caller.heard() == "sent"
+
+
+async def test_what_is_decided_together_is_decided_at_the_time_of_the_look(stage):
+    stage.grantor.look()
+    looked_ms = stage.grantor._clock.now_ms
+    stage.clock.ms += 400  # as long as the commands before it took, or the process slept
+    first = stage.grantor.decide(stage.asked("ann", "x", ttl_ms=1_000))
+    second = stage.grantor.decide(stage.asked("bob", "y", ttl_ms=1_000))
+    assert [reply.answer.lease.deadline_ms - 1_000 for reply in (first, second)] == [looked_ms, looked_ms]
+    assert (second.rev, second.term) == (first.rev + 1, first.term)
+    later = stage.grantor.apply(stage.asked("cid", "z", ttl_ms=1_000))
+    assert later.answer.lease.deadline_ms - 1_000 == looked_ms + 400
+
+
+async def test_nothing_is_committed_before_somebody_sees_to_it(stage):
+    commits = len(stage.engine.commits)
+    stage.grantor.look()
+    stage.grantor.decide(stage.asked("ann", "x", ttl_ms=1_000))
+    await settled()
+    assert len(stage.engine.commits) == commits
+    stage.grantor.see_to_it()
+    await settled()
+    assert len(stage.engine.commits) == commits + 1

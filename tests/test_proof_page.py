@@ -1,7 +1,9 @@
 """docs/proof.md: a part that was run anew replaces what the page has of it, and nothing else."""
 
+import importlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,25 +12,26 @@ PROOF = Path(__file__).resolve().parent.parent / "proof"
 
 @pytest.fixture
 def proof(monkeypatch):
+    """The scripts of that folder, as they find each other; the benchmarks have a `report` too."""
+    names = ("outcome", "parts", "report")
+    others = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     monkeypatch.syspath_prepend(str(PROOF))
-    import outcome  # it lies beside the package, as a script does
-    import report
-
-    yield report.written, outcome.Outcome
-    for name in ("outcome", "report"):
+    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    for name in names:
         del sys.modules[name]
+    sys.modules.update(others)
 
 
-def told(outcome, name, **counted):
+def told(proof, name, **counted):
     figures = [{"what": "tries", "counted": counted}]
-    return outcome(name, f"pytest {name}", seconds=2.0, summary="1 passed", figures=figures)
+    return proof.outcome.Outcome(name, f"pytest {name}", seconds=2.0, summary="1 passed", figures=figures)
 
 
 def test_a_part_that_is_run_anew_leaves_the_others_as_they_were(proof):
-    written, outcome = proof
+    written = proof.report.written
     parts = ["kill -9", "races", "streams"]
-    first = written(parts, [told(outcome, "races", lost=0, of=7), told(outcome, "kill -9", lost=0, of=8)], "")
-    again = written(parts, [told(outcome, "streams", of="a|b"), told(outcome, "kill -9", lost=0, of=99)], first)
+    first = written(parts, [told(proof, "races", lost=0, of=7), told(proof, "kill -9", lost=0, of=8)], "")
+    again = written(parts, [told(proof, "streams", of="a|b"), told(proof, "kill -9", lost=0, of=99)], first)
     assert [line for line in again.splitlines() if line.startswith("## ")][:3] == [
         "## Kill -9",
         "## Races",
@@ -41,15 +44,12 @@ def test_a_part_that_is_run_anew_leaves_the_others_as_they_were(proof):
 
 
 def test_a_part_that_fails_is_named(proof):
-    written, outcome = proof
-    failed = told(outcome, "races", lost=1)
+    written = proof.report.written
+    failed = told(proof, "races", lost=1)
     failed.code = 1
     assert "| races | **fails** |" in written(["races"], [failed], "")
 
 
 def test_the_page_that_is_there_can_be_read_again(proof):
-    written, _ = proof
-    import parts
-
     page = (PROOF.parent / "docs" / "proof.md").read_text(encoding="utf-8")
-    assert written([part.name for part in parts.PARTS], [], page) == page
+    assert proof.report.written([part.name for part in proof.parts.PARTS], [], page) == page

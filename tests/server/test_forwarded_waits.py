@@ -19,7 +19,7 @@ async def test_a_waiter_that_hangs_up_loses_its_place_over_there():
         leader, standby = members
         with connected(leader, standby, leader) as (holder, waiter, watcher):
             await holder.call("POST", "/spaces/s/leases", TAKE)
-            waiter._agent = "eve"
+            waiter.agent = "eve"
             waiting = asyncio.ensure_future(waiter.call("POST", "/spaces/s/leases", {**TAKE, "wait_seconds": 100}))
 
             async def queue() -> int:
@@ -66,7 +66,7 @@ async def test_a_stop_tells_those_who_wait_over_there_in_time():
         leader, standby = members
         with connected(leader, standby) as (holder, waiter):
             await holder.call("POST", "/spaces/s/leases", TAKE)
-            waiter._agent = "eve"
+            waiter.agent = "eve"
             waiting = asyncio.ensure_future(waiter.call("POST", "/spaces/s/leases", {**TAKE, "wait_seconds": 100}))
             await until(lambda: leader.grantor.books.requests)
             await standby.stop()

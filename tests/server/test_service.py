@@ -97,6 +97,11 @@ def test_readiness_is_a_503_while_there_is_no_grantor():
     )
 
 
+def test_the_text_of_an_exchange_shows_no_key():
+    exchange = Shown(None, "GET", "/thing", "key=secret", {b"x-api-key": b"secret"}, b"secret")
+    assert repr(exchange) == "<Shown GET /thing>"
+
+
 def test_a_client_that_went_away_is_not_answered():
     exchange = asked(lambda service, exchange: exchange.gone() or exchange.conclude_at_once(200, b"{}"))
     assert exchange.sent == 0

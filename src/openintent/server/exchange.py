@@ -60,6 +60,9 @@ class Exchange(msgspec.Struct, eq=False):
     term: int = 0
     rev: int = 0  # 0 if the ledger had no part in the answer
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.method} {self.path}>"  # not all of it: among the headers is a key
+
     # What handlers do
 
     def conclude_at_once(self, status: int, payload: bytes, *, extra: bytes = b"") -> None:

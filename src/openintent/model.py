@@ -61,6 +61,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     events_kept_max: int = 5_000_000  # the newest; older ones are forgotten, and with them the leases that they ended
     ended_kept_max: int = 10_000  # in memory, for quick answers; the log has them all
     attempt_kept_ms: int = 600_000  # after the life of what it made
+    attempt_kept_ms_min: int = 60_000  # the same, while there are as many as may be
     absence_ms: int = 5_000  # how long a waiter without an open request keeps its rank
     blink_ms: int = 50  # the gap between two slices of one wait
     return_ms: int = 1_000  # the same after a restart: the SDK tries again at least once a second
@@ -180,11 +181,6 @@ class Attempt(msgspec.Struct, array_like=True, kw_only=True):
     until_ms: int = 0  # 0 while what it made is alive
     # while it runs
     batch: int = 0
-    timer_ms: int = DEAD
-
-    @property
-    def due_ms(self) -> int:
-        return self.until_ms or DEAD
 
 
 class Intent(msgspec.Struct, array_like=True, kw_only=True):

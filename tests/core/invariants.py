@@ -18,7 +18,7 @@ from openintent.model import DEAD, Event, Lease, Waiter
 RUNTIME = {
     "Lease": {"batch", "timer_ms", "ttl_ms", "progress_end_ms"},
     "Waiter": {"request", "arrived_ms", "until_ms", "passed_ms", "gone_ms", "left", "timer_ms"},
-    "Attempt": {"batch", "timer_ms"},
+    "Attempt": {"batch"},
     "Cooldown": {"timer_ms"},
     "Intent": {"batch"},
     "Portfolio": {"batch"},
@@ -147,12 +147,15 @@ def same_index(index: ScopeIndex[Any], names: Any) -> bool:
 def check_timers(books: Books) -> None:
     """Nothing that is over is still there, and whatever will be over has a timer in time."""
     closed = [cooldown for space in books.spaces.values() for cooldown in space.cooldowns]
-    mortal = [attempt for attempt in books.attempts.values() if attempt.until_ms]
-    for thing in [*books.leases.values(), *closed, *mortal]:
+    spent = [books.spent] if books.spent.line else []
+    for thing in [*books.leases.values(), *closed, *spent]:
         assert thing.due_ms > books.now_ms, thing
-    for thing in [*books.leases.values(), *closed, *mortal, *books.waiters.values()]:
+    for thing in [*books.leases.values(), *closed, *spent, *books.waiters.values()]:
         assert DEAD < thing.timer_ms <= thing.due_ms, thing
         assert books.timers.next_ms <= thing.timer_ms
+    ended = {id(attempt): attempt.until_ms for attempt in books.attempts.values() if attempt.until_ms}
+    assert {id(attempt): attempt.until_ms for attempt in books.spent.line} == ended
+    assert [attempt.until_ms for attempt in books.spent.line] == sorted(ended.values())
     for lease in books.leases.values():
         assert lease.hold_end_ms is None or lease.deadline_ms <= lease.hold_end_ms
         assert lease.ttl_ms_max >= lease.ttl_ms

@@ -2,8 +2,8 @@
 
 `tests/golden/records-v1.txt` has a key and its bytes on each line, in hex. Only for a new format, under a new name,
 is such a file made anew (`pytest --rewrite-traces` writes it); those of old formats stay, and must still load. So must
-`records-v1-first.txt`, whose leases lack the fields that were added at their end; its waiters and cooldowns have one
-more, which nobody read.
+`records-v1-first.txt`, whose leases lack the fields that were added at their end; its waiters, cooldowns and attempts
+have one more, which nobody read.
 """
 
 from pathlib import Path
@@ -97,8 +97,9 @@ def test_a_lease_that_lacks_the_newer_fields_is_one_that_nobody_asked_for(path, 
     assert (lease.priority, lease.preempt_reason, lease.hold_end_ms) == mark
 
 
-def test_what_waiters_and_cooldowns_no_longer_have_is_not_missed():
+def test_what_waiters_cooldowns_and_attempts_no_longer_have_is_not_missed():
     now, first = loaded(GOLDEN).books, loaded(FIRST).books
+    assert now.attempts == first.attempts
     assert list(now.spaces["space:s"].cooldowns) == list(first.spaces["space:s"].cooldowns)
     assert now.waiters["L2"] == first.waiters["L2"]
 

@@ -143,6 +143,22 @@ TERMS: Final = (
         (tests("grantor/test_time.py::test_a_grantor_that_was_frozen_does_not_kill_the_leases"),),
     ),
     Mutant(
+        "an attempt that was used a moment ago is forgotten for another",
+        (
+            Edit(
+                "core/attempts.py",
+                "    return bool(line) and books.now_ms >= line[0].until_ms - early_ms",
+                "    return bool(line) and early_ms > 0",
+            ),
+        ),
+        (tests("core/test_attempts.py"),),
+    ),
+    Mutant(
+        "after a restart attempts are forgotten by their names, not by their age",
+        (Edit("core/loading.py", "sorted(ended, key=lambda each: each.until_ms)", "ended"),),
+        (tests("core/test_attempts.py"),),
+    ),
+    Mutant(
         "what arrives is decided at the time of what was decided before",
         (
             Edit(

@@ -4,7 +4,7 @@ No rule lives here: only the shelves, and the two ways of writing on them (`keep
 engine must store. Keys: a kind, a slash, names, and before a last part a tab, which no name can contain.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -15,6 +15,7 @@ from openintent.core.answers import Answer, Reply
 from openintent.core.scopes import ScopeIndex
 from openintent.core.timers import Timers
 from openintent.model import (
+    DEAD,
     Agent,
     Assignment,
     Attempt,
@@ -61,6 +62,21 @@ class Space:
     @property
     def empty(self) -> bool:
         return not (self.leases.items or self.lines.items or self.cooldowns.items or self.checkpoints)
+
+
+class Spent:
+    """The attempts whose work has ended, in that order, and when the first of them is to be forgotten."""
+
+    __slots__ = ("line", "rests_until_ms", "timer_ms")
+
+    def __init__(self) -> None:
+        self.line: deque[Attempt] = deque()
+        self.rests_until_ms = 0
+        self.timer_ms = DEAD
+
+    @property
+    def due_ms(self) -> int:
+        return max(self.line[0].until_ms, self.rests_until_ms) if self.line else DEAD
 
 
 class Batch(msgspec.Struct):
@@ -114,6 +130,7 @@ class Books:
         "rev",
         "seq",
         "spaces",
+        "spent",
         "term",
         "timers",
         "token",
@@ -127,8 +144,7 @@ class Books:
         self.limits = limits
         self.term, self.token, self.seq = term, token, seq
         self.rev, self.order, self.now_ms = 0, 0, now_ms
-        self.date_offset_ms = 0  # wall clock minus ledger time; for dates only
-        self.date_ms = now_ms  # the present as a date
+        self.date_from(0)
 
         self.spaces: dict[str, Space] = {}
         self.leases: dict[str, Lease] = {}
@@ -136,6 +152,7 @@ class Books:
         self.waiters: dict[str, Waiter] = {}
         self.requests: dict[int, Waiter] = {}
         self.attempts: dict[tuple[str, str], Attempt] = {}
+        self.spent = Spent()
         self.intents: dict[str, Intent] = {}
         self.children: Index[None] = {}  # by the intent that they are part of
         self.dependents: Index[None] = {}  # by the intent that they wait for
@@ -173,9 +190,9 @@ class Books:
         return found
 
     def date_from(self, offset_ms: int) -> None:
-        """From now on dates are so far from ledger time."""
+        """From now on the wall clock is so far from ledger time: for dates, and for nothing else."""
         self.date_offset_ms = offset_ms
-        self.date_ms = self.now_ms + offset_ms
+        self.date_ms = self.now_ms + offset_ms  # the present
 
     def remaining_ms(self, lease: Lease) -> int:
         return max(0, lease.deadline_ms - self.now_ms)

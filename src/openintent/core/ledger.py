@@ -24,10 +24,10 @@ from openintent.core import (
     waiting,
 )
 from openintent.core.answers import Done, Reply
-from openintent.core.books import Batch, Books
+from openintent.core.books import Batch, Books, Spent
 from openintent.core.loading import LOADED_KINDS
 from openintent.core.timers import Timed
-from openintent.model import Agent, Attempt, Cooldown, Farewell, Lease, Limits, Waiter
+from openintent.model import Agent, Cooldown, Farewell, Lease, Limits, Waiter
 
 __all__ = ["HANDLERS", "LOADED_KINDS", "Ledger"]
 
@@ -141,8 +141,8 @@ class Ledger:
                 leases.reopen(self.books, thing)
             case Agent():
                 agents.fall_due(self.books, thing)
-            case Attempt():
-                attempts.forget(self.books, thing.holder, thing.key)
+            case Spent():
+                attempts.fall_due(self.books)
             case _:
                 raise AssertionError(thing)
 

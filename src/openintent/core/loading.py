@@ -50,6 +50,10 @@ def finish(books: Books) -> None:
     books.portfolios = {portfolio.id: portfolio for portfolio in by_age}
     registered = sorted(books.agents.values(), key=lambda each: (each.registered_at_ms, each.id))
     books.agents = {agent.id: agent for agent in registered}
+    ended = [attempt for attempt in books.attempts.values() if attempt.until_ms]
+    books.spent.line.extend(sorted(ended, key=lambda each: each.until_ms))
+    if ended:
+        books.timers.add(books.spent)
 
 
 def _load_lease(books: Books, lease: Lease, deadline_ms: int | None) -> None:
@@ -80,10 +84,8 @@ def _load_waiter(books: Books, _: str, waiter: Waiter) -> None:
 
 
 def _load_attempt(books: Books, _: str, attempt: Attempt) -> None:
-    attempt.batch, attempt.timer_ms = 0, DEAD
+    attempt.batch = 0
     books.attempts[attempt.holder, attempt.key] = attempt
-    if attempt.until_ms:
-        books.timers.add(attempt)
 
 
 def _load_cooldown(books: Books, _: str, closed: Cooldown) -> None:

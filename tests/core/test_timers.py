@@ -129,7 +129,7 @@ def test_when_time_passes_by_itself_a_span_is_opened_before_its_time():
     assert heap.next_ms == 1_000
 
 
-def test_a_rebuild_keeps_what_is_still_to_be_opened():
+def test_what_dies_while_its_span_is_opened_is_gone():
     heap, things = Timers(), [Thing(1_000) for _ in range(2 * timers.SORTED_PER_DUE)]
     with mock.patch.object(timers, "LITTER_MIN", 2):
         for thing in things:
@@ -139,6 +139,32 @@ def test_a_rebuild_keeps_what_is_still_to_be_opened():
             thing.due_ms = DEAD
             heap.died(thing)
     assert popped(heap, 1_000) == things[-1:]
+
+
+def test_only_the_span_is_swept_in_which_most_have_died():
+    heap, looked_at = Timers(), []
+
+    class Watched(Thing):
+        @property
+        def due_ms(self):
+            looked_at.append(self)
+            return self.ends_ms
+
+        @due_ms.setter
+        def due_ms(self, at_ms):
+            self.ends_ms = at_ms
+
+    others = [Watched(60_000) for _ in range(10 * timers.LITTER_MIN)]
+    many = [Watched(1_000) for _ in range(3 * timers.LITTER_MIN)]
+    for thing in [*others, *many]:
+        heap.add(thing)
+    looked_at.clear()
+    for thing in many[1:]:
+        thing.due_ms = DEAD
+        heap.died(thing)
+    assert set(looked_at) == set(many)
+    assert len(heap) < len(others) + 2 * timers.LITTER_MIN
+    assert popped(heap, 1_000) == many[:1]
 
 
 def test_the_first_instant_comes_by_itself_however_many_are_due():
@@ -152,7 +178,7 @@ def test_what_has_popped_is_no_litter_when_it_dies():
     heap.add(thing)
     assert heap.pop_due(1) is thing
     heap.died(thing)
-    assert heap._litter == 0
+    assert heap._dead == {}
 
 
 def test_the_next_instant_is_known_after_each_step():

@@ -3,8 +3,8 @@
 A deadline that moves later costs nothing: the old entry comes up, sees that its thing is due later, and goes there.
 Only one that moves earlier needs a new entry. What is far away lies in spans, in no order. A little before its time a
 span is opened: its entries are put into a heap, not all at once if they are many, and time waits for that. So it makes
-no difference how many there are. Entries of things that died stay until their time comes, or until they are so many
-that all is rebuilt without them; either way the work is paid for by what put them there.
+no difference how many there are. Entries of things that died stay until their time comes, or until they are most of
+their span, which is then swept: a span at a time, so that nobody waits for all of them to be looked at.
 """
 
 import heapq
@@ -15,7 +15,7 @@ from openintent.model import DEAD
 NEVER: Final = 1 << 62
 SPAN_MS: Final = 256
 SORTED_PER_DUE: Final = 10  # entries of a span: to put so many into order takes less time than for one to fall due
-LITTER_MIN: Final = 1_024  # below this many dead entries a rebuild is not worth its walk
+LITTER_MIN: Final = 64  # below this many dead entries a span is not worth the walk
 
 
 class Timed(Protocol):
@@ -26,7 +26,7 @@ class Timed(Protocol):
 
 
 class Timers:
-    __slots__ = ("_edge", "_far", "_litter", "_n", "_near", "_opening", "_size", "_spans", "next_ms", "now_ms")
+    __slots__ = ("_dead", "_edge", "_far", "_n", "_near", "_opening", "_size", "_spans", "next_ms", "now_ms")
 
     def __init__(self, now_ms: int = 0) -> None:
         self.now_ms = now_ms  # the ledger sets it with every command
@@ -34,10 +34,10 @@ class Timers:
         self._n = 0  # ties go in the order of entry, and things need no order of their own
         self._far: dict[int, list[Timed]] = {}  # by span
         self._spans: list[int] = []  # a heap of them
+        self._dead: dict[int, int] = {}  # by span: how many have died in it since it was swept, at least
         self._edge = 0  # the first span that nobody has begun to open
         self._opening: list[Timed] = []  # what is left of the one before it, the last one first
         self._size = 0  # entries in all
-        self._litter = 0
         self.next_ms = NEVER  # no thing falls due before this instant; looked at with every command
 
     def __len__(self) -> int:
@@ -70,21 +70,17 @@ class Timers:
         self.next_ms = min(self.next_ms, wake_ms)
 
     def died(self, thing: Timed) -> None:
-        """A watched thing will never be due again."""
-        self._litter += thing.timer_ms != DEAD
-        if self._litter > LITTER_MIN and self._litter * 2 > self._size:
-            self._rebuild()
-
-    def _rebuild(self) -> None:
-        self._near = [entry for entry in self._near if self._valid(entry)]
-        heapq.heapify(self._near)
-        self._opening = [thing for thing in self._opening if _waits_in(self._edge - 1, thing)]
-        spans = ((span, [thing for thing in things if _waits_in(span, thing)]) for span, things in self._far.items())
-        self._far = {span: things for span, things in spans if things}
-        self._spans = sorted(self._far)
-        self._size = len(self._near) + len(self._opening) + sum(map(len, self._far.values()))
-        self._litter = 0
-        self._note_next()
+        """A thing, if it was watched, will never be due again."""
+        span = thing.timer_ms // SPAN_MS
+        things = self._far.get(span)
+        if things is None:
+            return  # what is near goes soon
+        dead = self._dead.get(span, 0) + 1
+        if dead > LITTER_MIN and dead * 2 > len(things):
+            left = self._far[span] = [each for each in things if _waits_in(span, each)]
+            self._size -= len(things) - len(left)
+            dead = 0
+        self._dead[span] = dead
 
     def reach(self, now_ms: int, most: int, *, by_itself: bool) -> int:
         """The latest instant up to now by which at most so many entries fall due: perhaps the one before the first.
@@ -146,6 +142,7 @@ class Timers:
                 span = heapq.heappop(self._spans)
                 self._edge = span + 1
                 self._opening = self._far.pop(span)
+                self._dead.pop(span, None)
                 self._opening.reverse()
             most -= self._sort(most)
         self._note_next()

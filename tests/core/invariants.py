@@ -35,6 +35,7 @@ def check_all(world: World, ends_ms: dict[str, int] | None = None) -> None:
     check_requests(books)
     check_counts(books)
     check_spaces(books)
+    check_order(books)
     check_timers(books)
     check_marks(books, {} if ends_ms is None else ends_ms)
     check_attempts(books)
@@ -142,6 +143,13 @@ def same_index(index: ScopeIndex[Any], names: Any) -> bool:
     for item in index:
         fresh.add(*names(item), item)
     return (index.items, index._wide, index._below) == (fresh.items, fresh._wide, fresh._below)
+
+
+def check_order(books: Books) -> None:
+    """Leases are listed by their tokens, without being sorted for that."""
+    for leases in (books.leases.values(), *(space.leases for space in books.spaces.values())):
+        tokens = [lease.token for lease in leases]
+        assert tokens == sorted(tokens)
 
 
 def check_timers(books: Books) -> None:

@@ -332,3 +332,36 @@ def test_giving_up_an_attempt_that_only_got_a_lease_back_leaves_it_to_the_one_th
     assert list(world.books.leases) == ["L1"]
     world.do(commands.GiveUp(space=SPACE, holder="ann", attempt="outer"))
     assert list(world.books.leases) == []
+
+
+@pytest.mark.parametrize("space", [None, "space:s"])
+def test_leases_are_listed_by_token_also_after_a_restart_and_no_further_than_is_asked(world, space):
+    world.acquire("ann", "x", lease="L1", ttl_ms=60_000)
+    world.acquire("bob", "x", lease="L2", ttl_ms=60_000, wait_ms=9_000, attempt="t1")
+    world.acquire("cid", "y", lease="L3", ttl_ms=60_000)
+    world.release("L1", "ann")  # and so the second is granted, after the third
+    world.acquire("cid", "z", lease="L4", ttl_ms=60_000)
+    world.commit()
+    for restart in (World.stop, World.crash):
+        listed = world.do(commands.ListLeases(space=space, limit=2))
+        assert ([lease.id for lease in listed.leases], listed.more) == (["L3", "L2"], True)
+        rest = world.do(commands.ListLeases(space=space, after_token=listed.leases[-1].token))
+        assert ([lease.id for lease in rest.leases], rest.more) == (["L4"], False)
+        restart(world)
+
+
+def test_a_page_of_leases_looks_at_no_more_of_them_than_it_shows(world):
+    for n in range(50):
+        world.acquire("ann", f"p{n}", lease=f"L{n}", ttl_ms=60_000)
+
+    class Counted(dict):
+        looked_at = 0
+
+        def values(self):
+            for lease in super().values():
+                self.looked_at += 1
+                yield lease
+
+    world.books.leases = leases = Counted(world.books.leases)
+    assert len(world.do(commands.ListLeases(limit=3)).leases) == 3
+    assert leases.looked_at == 4

@@ -159,6 +159,11 @@ TERMS: Final = (
         (tests("core/test_attempts.py"),),
     ),
     Mutant(
+        "after a restart leases are listed by their ids, and pages of them miss some",
+        (Edit("core/loading.py", "in sorted(books.leases.values(), key=_token)}", "in books.leases.values()}"),),
+        (tests("core/test_durability.py"),),
+    ),
+    Mutant(
         "what arrives is decided at the time of what was decided before",
         (
             Edit(

@@ -6,6 +6,7 @@ deadlines known. Agents are taken to be as healthy as they were.
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Final
 
 from openintent.core import agents, intents, portfolios, waiting
@@ -29,6 +30,8 @@ from openintent.model import (
     Waiter,
 )
 
+_token = attrgetter("token")
+
 LOADED_PER_MS: Final = 100  # leases that get their ttl from the same millisecond on
 LOADED_KINDS: Final = ("i", "p", "q", "m", "g", "r", "o", "h", "l", "w", "a", "d", "c")  # a patch needs its intent
 
@@ -43,6 +46,9 @@ def load_one(books: Books, key: str, thing: Any, deadlines: dict[str, int]) -> N
 
 def finish(books: Books) -> None:
     """All is in; from here on the order of things is that of their creation again."""
+    books.leases = {lease.id: lease for lease in sorted(books.leases.values(), key=_token)}
+    for space in books.spaces.values():
+        space.leases.sort(_token)
     for intent in sorted(books.intents.values(), key=lambda intent: (intent.created_at_ms, intent.id)):
         del books.intents[intent.id]
         intents.place(books, intent)

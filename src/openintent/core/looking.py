@@ -1,7 +1,9 @@
 """Leases, queues and tokens, looked at. Nothing changes here."""
 
-from collections.abc import Collection, Iterator
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 from openintent.core.answers import Leases, Missing, Queue, Reply, Stale, TokenChecked
@@ -32,25 +34,28 @@ def list_leases(books: Books, command: ListLeases) -> Reply:
     missing = None if command.space is None else missing_owner(books, command.space)
     if missing is not None:
         return books.reply(missing)
-    found = [lease for lease in _leases_of(books, command.space) if _wanted(lease, command)]
-    found.sort(key=lambda lease: lease.token)
+    found = list(islice(_wanted(_leases_of(books, command.space), command), command.limit + 1))
     page = found[: command.limit]
     return books.reply(Leases(page, books.now_ms, len(found) > len(page)))
 
 
-def _leases_of(books: Books, space: str | None) -> list[Lease]:
+def _leases_of(books: Books, space: str | None) -> Iterable[Lease]:
     if space is None:
-        return list(books.leases.values())
+        return books.leases.values()
     known = books.spaces.get(space)
-    return [] if known is None else list(known.leases)
+    return () if known is None else known.leases
 
 
-def _wanted(lease: Lease, command: ListLeases) -> bool:
-    return (
-        command.scope in (None, lease.scope)
-        and command.holder in (None, lease.holder)
-        and lease.token > command.after_token
-    )
+def _wanted(leases: Iterable[Lease], command: ListLeases) -> Iterable[Lease]:
+    """They stand in the order of their tokens. There may be a million, and everybody waits while they are looked at."""
+    if command.after_token:
+        whole = list(leases)
+        leases = whole[bisect_right(whole, command.after_token, key=attrgetter("token")) :]
+    if command.holder is not None:
+        leases = (lease for lease in leases if lease.holder == command.holder)
+    if command.scope is not None:
+        leases = (lease for lease in leases if lease.scope == command.scope)
+    return leases
 
 
 def list_queue(books: Books, command: ListQueue) -> Reply:

@@ -5,7 +5,7 @@ Nothing else is special. Two scopes overlap when either covers the other. The in
 name, however many scopes it holds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from openintent.model import Limits
@@ -90,6 +90,11 @@ class ScopeIndex(Generic[T]):
         everything = self._wide.get("")
         if everything is not None and everything[0] == owner:
             yield everything[1]
+
+    def sort(self, key: Callable[[T], int]) -> None:
+        """Put the items into an order, in which they will be iterated; those that are added later come last."""
+        if len(self.items) > 1:
+            self.items = dict(sorted(self.items.items(), key=lambda entry: key(entry[1][1])))
 
     def get(self, scope: str) -> T | None:
         found = self.items.get(scope)

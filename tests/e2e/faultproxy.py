@@ -75,8 +75,17 @@ class _Link:
                 writer.transport.abort()
 
     def close(self) -> None:
+        """As soon as all is sent: with somebody who does not read, that is never."""
         self.client.close()
         self.server.close()
+
+    @property
+    def has_unsent(self) -> bool:
+        return any(writer.transport.get_write_buffer_size() for writer in (self.client, self.server))
+
+    def abort(self) -> None:
+        for writer in (self.client, self.server):
+            writer.transport.abort()
 
 
 class FaultProxy:
@@ -86,6 +95,7 @@ class FaultProxy:
         self._server_port = server_port
         self._listener: asyncio.Server | None = None
         self._links: set[_Link] = set()
+        self._ended: set[_Link] = set()  # those that had something left to say
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> str:
@@ -130,6 +140,8 @@ class FaultProxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for link in self._ended:
+            link.abort()
 
     # Passing on
 
@@ -162,3 +174,5 @@ class FaultProxy:
         finally:
             link.close()
             self._links.discard(link)
+            if link.has_unsent:
+                self._ended.add(link)

@@ -162,11 +162,12 @@ class Roaming(Connection):
         super().__init__(self._ports[0], agent)
 
     async def call(self, *words: Any, **more: Any) -> Answer:
-        give_up_at = monotonic() + ELECTION_S_MAX
+        give_up_at: float | None = None  # a request may have waited for long before it fails
         while True:
             answer = await self._try(*words, **more)
             if answer.status not in (0, 503, 504):
                 return answer
+            give_up_at = give_up_at or monotonic() + ELECTION_S_MAX
             assert monotonic() < give_up_at, f"{words}: {answer}"
             self._move_on()
             await asyncio.sleep(AGAIN_S)

@@ -9,6 +9,7 @@ from http.client import HTTPConnection
 from json import loads
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 from proving import size
@@ -42,16 +43,20 @@ class SharedServer(ServerProcess):
     def start(self) -> float:
         super().start()
         launched_at = looked_at = self.started_at
-        while not self._leads():
-            self.started_at = looked_at  # its promises are counted from a moment after this one
+        before: dict[int, float] = {}  # by the term that it knew of: the last look at which it did not lead
+        while (found := self._readiness())["role"] != "grantor":
+            before[found["term"]] = looked_at
             self._rest(until=launched_at + LEADS_S_MAX)
             looked_at = monotonic()
+        # Its promises are counted from a moment after this one. Later in its own term it may have been out of trust.
+        earlier = (at for term, at in before.items() if term < found["term"])
+        self.started_at = max(earlier, default=launched_at)
         return monotonic() - launched_at
 
-    def _leads(self) -> bool:
+    def _readiness(self) -> dict[str, Any]:
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=LEADS_S_MAX)) as line:
             line.request("GET", "/readyz")
-            return bool(loads(line.getresponse().read())["role"] == "grantor")
+            return dict(loads(line.getresponse().read()))
 
     def _rest(self, *, until: float) -> None:
         assert self._process is not None

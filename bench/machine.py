@@ -21,7 +21,7 @@ def describe(data: Path) -> dict[str, str]:
     """`data`: where the servers keep their files."""
     memory_gb = os.sysconf("SC_PHYS_PAGES") * PAGE / 2**30
     return {
-        "processor": f"{os.cpu_count()} x {_processor()}",
+        "processor": processor(),
         "memory": f"{memory_gb:.0f} GB",
         "system": f"{_system()}, Linux {platform.release().split('-')[0]}",
         "disk": f"{_file_system(data)}; fdatasync of 4 KB takes {sync_ms(data):.2f} ms (median of {SYNCS})",
@@ -30,10 +30,10 @@ def describe(data: Path) -> dict[str, str]:
     }
 
 
-def _processor() -> str:
+def processor() -> str:
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    return f"{os.cpu_count()} x {names[0] if names else platform.machine()}"
 
 
 def _system() -> str:

@@ -78,7 +78,9 @@ def _section(workload: Workload, results: Results) -> str:
 
 def _measured(workload: Workload, outcome: Outcome) -> str:
     how = workload.window or f"{outcome.rounds} times {outcome.seconds:g} s for each row"
-    return f"Measured on {outcome.measured_on} with Python {outcome.python}: {how}, {outcome.took_s:,.0f} s in all."
+    where = f" on {outcome.processor}" if outcome.processor else ""
+    what = f"Measured on {outcome.measured_on}{where} with Python {outcome.python}"
+    return f"{what}: {how}, {outcome.took_s:,.0f} s in all."
 
 
 def _table(workload: Workload, outcome: Outcome) -> list[str]:

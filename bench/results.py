@@ -49,6 +49,7 @@ class Outcome:
     python: str  # ours, and that of the others that are written in it
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
+    processor: str = ""  # of the machine that it was measured on, which need not be the one of the others
 
     def find(self, peer: str, size: str | None = None) -> Row | None:
         return next((row for row in self.rows if row.peer == peer and size in (None, row.size)), None)

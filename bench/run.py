@@ -87,7 +87,8 @@ def _run(workload: Workload, bench: Bench, shown: Progress, options: argparse.Na
     shown.update(task, total=1, completed=1, description=f"{workload.name}: done")
     day = datetime.now(UTC).date().isoformat()
     command, python = _command(workload.name, options), machine.python()
-    return Outcome(workload.name, day, bench.rounds, bench.seconds, took_s, command, python, rows, bench.notes)
+    how = (bench.rounds, bench.seconds, took_s, command, python)
+    return Outcome(workload.name, day, *how, rows, bench.notes, machine.processor())
 
 
 def _command(name: str, options: argparse.Namespace) -> str:

@@ -1,11 +1,12 @@
 """A ledger, as the engine remembers it: a batch as it is written down, and all of it as it is read back."""
 
+import asyncio
 from typing import Final
 
 from openintent import records
 from openintent.core.books import Batch
 from openintent.core.ledger import LOADED_KINDS, Ledger
-from openintent.engines.base import Change, Delete, DeleteRange, Engine, Head, New, Put
+from openintent.engines.base import Change, Delete, DeleteRange, Engine, Head, New, Put, Record
 from openintent.model import Farewell
 
 SCAN_LIMIT: Final = 10_000
@@ -22,9 +23,18 @@ def encoded(batch: Batch) -> list[Change]:
 async def load(engine: Engine, ledger: Ledger, *, seen: Head) -> None:
     """Fill it; `seen` is the head that the former term left, perhaps with a farewell."""
     farewell = await _farewell_of(engine, seen)
-    for kind in LOADED_KINDS:
-        await _load_kind(engine, ledger, kind, farewell)
+    first, *others = LOADED_KINDS
+    # The first alone: an engine may have its journal to put in order. The others together: each is a journey there and
+    # back, and nobody is granted anything meanwhile.
+    pages = [await _page(engine, first)]
+    pages += await asyncio.gather(*(_page(engine, kind) for kind in others))
+    for kind, page in zip(LOADED_KINDS, pages, strict=True):
+        await _load_kind(engine, ledger, kind, page, farewell)
     ledger.loaded()
+
+
+async def _page(engine: Engine, kind: str, after: str = "") -> list[Record]:
+    return await engine.scan(after + "\x00" if after else f"{kind}/", f"{kind}0", limit=SCAN_LIMIT)
 
 
 async def _farewell_of(engine: Engine, seen: Head) -> Farewell | None:
@@ -33,11 +43,10 @@ async def _farewell_of(engine: Engine, seen: Head) -> Farewell | None:
     return farewell if farewell is not None and farewell.term == seen.term else None
 
 
-async def _load_kind(engine: Engine, ledger: Ledger, kind: str, farewell: Farewell | None) -> None:
-    first, last = f"{kind}/", f"{kind}0"
+async def _load_kind(engine: Engine, ledger: Ledger, kind: str, page: list[Record], farewell: Farewell | None) -> None:
+    """From its first page on."""
     while True:
-        page = await engine.scan(first, last, limit=SCAN_LIMIT)
         ledger.load(((record.key, records.decode(record.key, record.value)) for record in page), farewell)
         if len(page) < SCAN_LIMIT:
             return
-        first = page[-1].key + "\x00"
+        page = await _page(engine, kind, page[-1].key)

@@ -184,7 +184,8 @@ class Replay:
 
     def _again(self, now_ms: int, date_offset_ms: int, begun: int, kind: type, written: bytes) -> Reply:
         ledger, books = self._ledger, self._ledger.books
-        books.date_offset_ms, books.written = date_offset_ms, begun
+        books.date_from(date_offset_ms)
+        books.written = begun
         idle = not written and now_ms < ledger.due_ms()  # time passes, and nothing falls due: all is as it was
         reply = ledger.apply(_decoder(kind).decode(written) if written else kind(), now_ms)
         if books.requests and not idle:

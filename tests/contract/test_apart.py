@@ -7,7 +7,7 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import closing
 from pathlib import Path
 
@@ -151,12 +151,16 @@ async def test_modules_in_the_folder_where_it_is_started_are_not_its_own(
 
 async def test_several_requests_under_way_are_answered_in_their_order(engine: ApartEngine):
     heads = [Head(1, beat) for beat in range(20)]
-    commits = [
-        engine.commit(expect=before, head=head, changes=[Put(f"{head.beat:02}", b"")])
-        for before, head in zip([Head(), *heads], heads, strict=False)
-    ]
-    outcomes = await asyncio.gather(*commits[:10], keys(engine), *commits[10:])
-    assert outcomes[10] == [f"{beat:02}" for beat in range(10)]
+    pairs = list(zip([Head(), *heads], heads, strict=False))
+
+    def commits(some: list[tuple[Head, Head]]) -> list[Awaitable[None]]:
+        return [engine.commit(expect=old, head=new, changes=[Put(f"{new.beat:02}", b"")]) for old, new in some]
+
+    first = commits(pairs[:10])
+    found = asyncio.ensure_future(keys(engine))
+    await asyncio.sleep(0)  # it has asked
+    await asyncio.gather(*first, *commits(pairs[10:]))
+    assert await found == [f"{beat:02}" for beat in range(10)]
     assert await engine.head() == heads[-1]
 
 

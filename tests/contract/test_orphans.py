@@ -112,7 +112,11 @@ def test_a_process_that_forgets_to_close_ends_all_the_same(database: Path):
         from openintent.engines import open_engine
         from openintent.engines.base import Head, Put
         engine = open_engine(f"sqlite:///{sys.argv[1]}", apart=True)
-        asyncio.run(engine.commit(expect=Head(), head=Head(1, 1), changes=[Put("k", b"")]))
+
+        async def commit():
+            await engine.commit(expect=Head(), head=Head(1, 1), changes=[Put("k", b"")])
+
+        asyncio.run(commit())
     """
     subprocess.run([sys.executable, "-W", "ignore", "-c", program, database], check=True, timeout=20)
     database_again = SqliteDatabase(database)

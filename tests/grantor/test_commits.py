@@ -1,11 +1,12 @@
 """Apply, commit, reply: in this order, and one batch for all who came meanwhile."""
 
 import pytest
-from stage import Listener, Stage, settled, soon
+from stage import Caller, Listener, Stage, settled, soon
 
 from openintent import records
 from openintent.core.commands import GetLease, Heartbeat, ListLeases, Release, Renew
 from openintent.engines.base import Put
+from openintent.errors import EngineUnavailable
 from openintent.model import Farewell
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +75,39 @@ async def test_a_renewal_of_a_lease_that_is_not_durable_waits(stage):
     assert renewed.outcome is None
     stage.engine.let_go()
     assert await renewed.heard() == "sent"
+
+
+async def test_answers_of_a_turn_leave_together_at_its_end_behind_the_commit(stage, monkeypatch):
+    await stage.acquire("ann").heard()
+    told: list[str] = []
+    commit = stage.engine.commit
+
+    def commit_at_once(**what):
+        told.append("commit")
+        return commit(**what)
+
+    monkeypatch.setattr(stage.engine, "commit", commit_at_once)
+    ann, bob = Caller(stage.grantor), Caller(stage.grantor)
+    monkeypatch.setattr(ann, "send", lambda: told.append("renewed"))
+    stage.grantor.look()
+    ann.answer(stage.grantor.decide(Renew(lease_id="L1", holder="ann")))
+    bob.answer(stage.grantor.decide(stage.asked("bob", "y")))
+    assert told == []
+    stage.grantor.see_to_it()
+    assert told == ["commit", "renewed"]
+    assert await bob.heard() == "sent"
+
+
+async def test_a_commit_that_cannot_even_be_sent_ends_the_term_and_nobody_hangs(stage, monkeypatch):
+    def commit(**_what):
+        monkeypatch.undo()
+        raise EngineUnavailable("its process has ended")
+
+    monkeypatch.setattr(stage.engine, "commit", commit)
+    assert await stage.acquire("ann").heard() == "unavailable"
+    while not stage.grantor.serving:
+        await settled()
+    assert await stage.acquire("ann").heard() == "sent"
 
 
 async def test_whoever_waits_is_answered_when_its_turn_is_durable(stage):

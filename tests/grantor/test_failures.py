@@ -7,7 +7,7 @@ from openintent import records
 from openintent.core.commands import GetLease, ListLeases, Release, Renew
 from openintent.engines.base import Deposed, Head, OutcomeUncertain
 from openintent.errors import EngineUnavailable
-from openintent.grantor import grantor as module
+from openintent.grantor import recovery
 from openintent.grantor.grantor import NotServing
 
 pytestmark = pytest.mark.anyio
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def no_delay(monkeypatch):
-    monkeypatch.setattr(module, "RETRY_S_MIN", 0.001)
-    monkeypatch.setattr(module, "RETRY_S_MAX", 0.001)
+    monkeypatch.setattr(recovery, "RETRY_S_MIN", 0.001)
+    monkeypatch.setattr(recovery, "RETRY_S_MAX", 0.001)
 
 
 async def serving_again(stage: Stage) -> Caller:
@@ -102,7 +102,7 @@ async def test_nothing_is_acknowledged_while_the_outcome_is_unknown(stage):
 
 
 async def test_an_outcome_that_stays_unknown_is_told_as_such(stage, monkeypatch):
-    monkeypatch.setattr(module, "OUTCOME_PATIENCE_S", -1)
+    monkeypatch.setattr(recovery, "OUTCOME_PATIENCE_S", -1)
     stage.engine.faults = ["after"]
     stage.engine.reopen_faults = [EngineUnavailable("still broken")]
     ann = stage.acquire("ann")

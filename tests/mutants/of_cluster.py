@@ -18,8 +18,8 @@ LEADING: Final = (
         (
             Edit(
                 "grantor/grantor.py",
-                "reply.term != self.term or not self.leads",
-                "reply.term != self.term or not self.serving",
+                "        if self.leads:\n            send_all(parcels)",
+                "        if self.serving:\n            send_all(parcels)",
             ),
         ),
         (tests(f"{STANDBY}::test_a_reply_whose_maker_had_to_wait_does_not_leave_after_trust_has_ended"),),
@@ -48,8 +48,8 @@ SIMULATED: Final = (
             Edit("grantor/grantor.py", "        if boot_now_ms >= self._leadership.until_ms:", "        if False:"),
             Edit(
                 "grantor/grantor.py",
-                "reply.term != self.term or not self.leads",
-                "reply.term != self.term or not self.serving",
+                "        if self.leads:\n            send_all(parcels)",
+                "        if self.serving:\n            send_all(parcels)",
             ),
         ),
         (SIM_OF_SEVERAL,),

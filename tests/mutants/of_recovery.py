@@ -207,10 +207,21 @@ TERMS: Final = (
 COMMITS: Final = (
     Mutant(
         "a reply leaves before its change is durable",
-        (Edit("grantor/grantor.py", "        elif reply.after <= self._durable:", "        elif True:"),),
+        (Edit("grantor/grantor.py", "        elif reply.after > self._durable:", "        elif False:"),),
         (SIM, tests("grantor/test_commits.py::test_a_reply_leaves_only_after_its_commit")),
         number=2,
         twin="NATS as it comes; etcd #14370",
+    ),
+    Mutant(
+        "a commit is sent while another is on its way",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "        if books.written == books.batch and self._under_way is None:\n",
+                "        if books.written == books.batch:\n",
+            ),
+        ),
+        (tests("grantor/test_commits.py::test_newcomers_gather_while_a_batch_is_on_its_way"),),
     ),
     Mutant(
         "the replies of the next batch leave with this one",
@@ -241,12 +252,22 @@ COMMITS: Final = (
         (
             Edit(
                 "grantor/grantor.py",
-                "            await self._leadership.commit(head, encoded(batch))\n            if",
+                "            await commit.settled()\n",
+                "            await commit.settled()\n"
+                "            await self._leadership.commit(self._head(batch), commit.later)\n",
+            ),
+            Edit(
+                "grantor/grantor.py",
+                "            commit.outcome = self._leadership.commit(commit.head, encoded(batch))\n",
                 "            changes = encoded(batch)\n"
                 "            half = len(changes) // 2\n"
-                "            await self._leadership.commit(head, changes[:half])\n"
-                "            await self._leadership.commit(self._head(batch), changes[half:])\n"
-                "            if",
+                "            commit.later = changes[half:]\n"
+                "            commit.outcome = self._leadership.commit(commit.head, changes[:half])\n",
+            ),
+            Edit(
+                "grantor/commit.py",
+                '__slots__ = ("batch", "began_ms",',
+                '__slots__ = ("later", "batch", "began_ms",',
             ),
         ),
         (SIM, tests("grantor/test_commits.py::test_newcomers_gather_while_a_batch_is_on_its_way")),
@@ -269,11 +290,9 @@ COMMITS: Final = (
         (
             Edit(
                 "grantor/grantor.py",
-                "        head = self._head(batch)\n        self._commit_began_ms",
-                "        head = self._head(batch)\n"
-                "        news = self.feed.gather(batch.events, self._state_of)\n"
-                "        self.feed.publish(news, batch.events, batch.seq)\n"
-                "        self._commit_began_ms",
+                "            commit.outcome = self._leadership.commit(",
+                "            self.feed.publish(commit.news, batch.events, batch.seq)\n"
+                "            commit.outcome = self._leadership.commit(",
             ),
         ),
         (tests("grantor/test_commits.py::test_events_reach_the_feed_in_order_and_only_when_durable"),),

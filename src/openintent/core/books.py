@@ -30,6 +30,7 @@ from openintent.model import (
     Portfolio,
     Waiter,
     home_of,
+    intent_of,
 )
 
 T = TypeVar("T")
@@ -188,6 +189,11 @@ class Books:
         if found is None:
             found = self.spaces[name] = Space(name)
         return found
+
+    def state_of(self, space: str) -> dict[str, Any] | None:
+        """The state of the intent whose space this is, if it is one's."""
+        intent = self.intents.get(intent_of(space) or "")
+        return None if intent is None else intent.state
 
     def date_from(self, offset_ms: int) -> None:
         """From now on the wall clock is so far from ledger time: for dates, and for nothing else."""

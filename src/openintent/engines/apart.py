@@ -10,7 +10,7 @@ the file. A server that has it to itself trusts in that also when it commits not
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -54,8 +54,10 @@ class ApartEngine:
             raise EngineUnavailable(f"{self.path} {self._failure}")
         return self._head
 
-    async def commit(self, *, expect: Head, head: Head, changes: Sequence[Change]) -> None:
-        await self._ask(Commit(expect, head, msgspec.Raw(encode_changes(tuple(changes)))))
+    def commit(self, *, expect: Head, head: Head, changes: Sequence[Change]) -> Awaitable[None]:
+        """On its way when this returns."""
+        self._require_open()
+        return _done(self._child.ask(Commit(expect, head, msgspec.Raw(encode_changes(tuple(changes))))))
 
     async def scan(self, first: str, last: str, *, limit: int, reverse: bool = False) -> list[Record]:
         answer = await self._ask(Scan(first, last, limit, reverse))
@@ -121,6 +123,10 @@ class ApartEngine:
         if moved:
             self._moved.set()
             self._moved.clear()
+
+
+async def _done(answer: Awaitable[Answer]) -> None:
+    _check(await answer)
 
 
 def _check(answer: Answer) -> None:

@@ -5,7 +5,7 @@ say), that of two writers with the same expected head at most one succeeds, and 
 returned. It promises nothing about time and elects nobody: that is `grantor/leadership.py`, once for all engines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -94,8 +94,8 @@ class Engine(Protocol):
         """The newest head, `Head()` if there is none. Linearizable."""
         ...
 
-    async def commit(self, *, expect: Head, head: Head, changes: Sequence[Change]) -> None:
-        """Store all changes in order and move the head, or do nothing.
+    def commit(self, *, expect: Head, head: Head, changes: Sequence[Change]) -> Awaitable[None]:
+        """Store all changes in order and move the head, or do nothing. It may begin before anybody waits for it.
 
         Raises `Deposed` if the head is not `expect` (term, beat and rev are compared), `OutcomeUncertain` if it
         cannot be told, `EngineUnavailable` if surely nothing happened.

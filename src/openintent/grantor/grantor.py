@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from openintent.clock import LedgerClock, boot_ms, wall_ms
 from openintent.core.answers import Queued, Reply
@@ -19,13 +19,15 @@ from openintent.core.commands import Acquire, Command, Gone, Tick
 from openintent.core.ledger import Ledger
 from openintent.engines.base import Deposed, Engine, Guarantees, Head
 from openintent.errors import EngineError, EngineUnavailable
+from openintent.grantor.commit import Commit, head_after
 from openintent.grantor.feed import Feed
 from openintent.grantor.history import History
 from openintent.grantor.leadership import LEADER_TTL_S, Leadership, TrustEnded
 from openintent.grantor.parcels import NotServing, Parcel, Refusal, Waiting, give_up, refuse_all, send_all, settle, tell
+from openintent.grantor.recovery import begin_again
 from openintent.grantor.retention import Retention
 from openintent.grantor.storing import encoded, load
-from openintent.model import DEAD, Limits, intent_of
+from openintent.model import DEAD, Limits
 
 __all__ = ["Grantor", "NotServing", "Parcel", "Refusal", "Waiting"]
 
@@ -34,9 +36,6 @@ log = logging.getLogger("openintent.grantor")
 TURN_MS_MAX: Final = 250  # the loop turns at least this often, so that ledger time keeps up
 BEAT_MS: Final = 5_000  # ledger time is written down at least this often
 UNTRUSTED_MS: Final = 50  # a leader that may not speak looks this often whether it may again
-RETRY_S_MIN: Final = 0.1
-RETRY_S_MAX: Final = 2.0
-OUTCOME_PATIENCE_S: Final = 10.0
 
 
 class Grantor:
@@ -69,11 +68,12 @@ class Grantor:
         self._ledger = Ledger(limits, term=0, token=0, seq=0, now_ms=0)
         self._books = self._ledger.books
         self.date_offset_ms = 0  # from ledger time to the date
-        self._commit_began_ms: int | None = None  # None while none is on its way
         self._stopping = False
         self._requests = 0
         self._waiting: dict[int, Waiting] = {}
         self._parcels: dict[int, list[Parcel]] = {}
+        self._leaving: list[Parcel] | None = None  # between `look` and `see_to_it`: what may leave after that
+        self._under_way: Commit | None = None
         self._durable = 0
         self._work = asyncio.Event()
         self._committer: asyncio.Task[None] | None = None
@@ -165,7 +165,10 @@ class Grantor:
         return reply
 
     def look(self) -> None:
-        """See what time it is, for the commands that are decided next; `NotServing` if none may be."""
+        """See what time it is, for the commands that are decided next; `NotServing` if none may be.
+
+        What is parked from here on leaves with `see_to_it`.
+        """
         if not self.serving or self._stopping:
             raise NotServing
         boot_now_ms = self._boot_ms()
@@ -173,6 +176,8 @@ class Grantor:
         if boot_now_ms >= self._leadership.until_ms:
             raise NotServing
         self._clock.read(boot_now_ms)
+        if self._leaving is None:
+            self._leaving = []
 
     def decide(self, command: Command) -> Reply:
         """Carry out a command at the time of the last look, at which whoever asks had asked already.
@@ -188,12 +193,19 @@ class Grantor:
         return reply
 
     def see_to_it(self) -> None:
-        """After what was decided: that it is committed, and that what falls due now is not forgotten."""
+        """After what was decided: that it is committed, that what falls due is not forgotten, and that answers leave.
+
+        These come last, and together: the engine works meanwhile (docs/decisions/0013).
+        """
         books = self._books
-        if books.written == books.batch:
+        if books.written == books.batch and self._under_way is None:
+            self._begin_commit()
             self._work.set()
         if books.timers.next_ms < self._alarm_ms:
             self._set_alarm()
+        leaving, self._leaving = self._leaving, None
+        if leaving:
+            self._let_leave(leaving)
 
     def decide_or_wait(self, command: Acquire, waiting: Waiting) -> Reply:
         """The same for an acquire that may have to wait: after a `Queued`, `waiting` is answered later."""
@@ -217,13 +229,21 @@ class Grantor:
 
     def park(self, reply: Reply, parcel: Parcel) -> None:
         """Send what was made of the reply as soon as all that it depends on is durable: perhaps now."""
-        if reply.term != self.term or not self.leads:
+        if reply.term != self.term or not self.serving:
             # Its maker had to wait, and the term has ended: nobody can tell any more whether it saw what is true.
             parcel.refuse(Refusal.UNAVAILABLE)
-        elif reply.after <= self._durable:
-            parcel.send()
-        else:
+        elif reply.after > self._durable:
             self._parcels.setdefault(reply.after, []).append(parcel)
+        elif self._leaving is None:
+            self._let_leave([parcel])
+        else:
+            self._leaving.append(parcel)
+
+    def _let_leave(self, parcels: list[Parcel]) -> None:
+        if self.leads:
+            send_all(parcels)
+        else:
+            refuse_all(parcels, Refusal.UNAVAILABLE)
 
     @property
     def leads(self) -> bool:
@@ -258,8 +278,8 @@ class Grantor:
     @property
     def commit_age_ms(self) -> int:
         """How long the commit that is on its way has taken by now; one that failed is not on its way."""
-        began_ms = self._commit_began_ms
-        return 0 if began_ms is None or not self.serving else self._boot_ms() - began_ms
+        commit = self._under_way
+        return 0 if commit is None or not self.serving else self._boot_ms() - commit.began_ms
 
     def _note_date(self, now_ms: int) -> None:
         """Dates follow the wall clock, which may step."""
@@ -273,10 +293,6 @@ class Grantor:
             if waiting is not None:
                 tell(waiting.answer, reply)
 
-    def _state_of(self, space: str) -> dict[str, Any] | None:
-        intent = self._books.intents.get(intent_of(space) or "")
-        return None if intent is None else intent.state
-
     def _tell_lengths(self) -> None:
         if self._books.queues:
             lengths, self._books.queues = self._books.queues, {}
@@ -288,44 +304,46 @@ class Grantor:
         while True:
             await self._work.wait()
             self._work.clear()
-            if self.serving and self._books.written >= self._books.batch:
-                await self._commit_one()
+            if self._under_way is None and self.serving and self._books.written >= self._books.batch:
+                self._begin_commit()
+            if self._under_way is not None:
+                await self._see_through(self._under_way)
             elif self._stopping:
                 return
 
-    async def _commit_one(self) -> None:
+    def _begin_commit(self) -> None:
+        """Send what has gathered on its way. Nothing else may be; the committer sees to what becomes of it."""
         batch = self._ledger.take_batch()
-        head = self._head(batch)
-        self._commit_began_ms = self._boot_ms()
+        commit = self._under_way = Commit(batch, self._head(batch), self._boot_ms())
         try:
-            news = self.feed.gather(batch.events, self._state_of)
-            await self._leadership.commit(head, encoded(batch))
+            commit.news = self.feed.gather(batch.events, self._books.state_of)
+            commit.outcome = self._leadership.commit(commit.head, encoded(batch))
+        except Exception as failure:  # noqa: BLE001  # it is for whoever sees it through
+            commit.failure = failure
+
+    async def _see_through(self, commit: Commit) -> None:
+        batch = commit.batch
+        try:
+            await commit.settled()
             if not self._leadership.trusted():
                 raise TrustEnded("another may have begun a term")  # noqa: TRY301  # it took too long
         except Exception as failure:  # noqa: BLE001  # a bug of ours ends the term too: writes must not hang
-            await self._recover(failure, batch, head)
+            self._under_way = None
+            await self._recover(failure, batch, commit.head)
             return
-        finally:
-            self._commit_began_ms = None
+        self._under_way = None
         self._durable, self._committed_ms = batch.number, batch.now_ms
-        send_all(self._parcels.pop(batch.number, []))
-        self.feed.publish(news, batch.events, batch.seq)
-        self._tell_lengths()
-        if self._stopping or self._books.written >= self._books.batch:
+        # First of all: the engine works on the next one while we tell of this one.
+        if self.serving and self._books.written >= self._books.batch:
+            self._begin_commit()
+        if self._stopping or self._under_way is not None:
             self._work.set()
+        send_all(self._parcels.pop(batch.number, []))
+        self.feed.publish(commit.news, batch.events, batch.seq)
+        self._tell_lengths()
 
     def _head(self, batch: Batch, *, farewell: bool = False) -> Head:
-        last = self._leadership.head
-        return Head(
-            term=self.term,
-            beat=last.beat + 1,
-            rev=batch.rev,
-            clock_ms=batch.now_ms,
-            member=last.member,
-            token=batch.token,
-            seq=batch.seq,
-            farewell=farewell,
-        )
+        return head_after(self._leadership.head, batch, term=self.term, farewell=farewell)
 
     # Failure
 
@@ -347,27 +365,9 @@ class Grantor:
             settle(uncertain, happened=None)
 
     async def _begin_again(self, head: Head, uncertain: list[Parcel]) -> None:
-        """Try until a new term has begun or we are to stop. Parcels are not kept for ever."""
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + OUTCOME_PATIENCE_S
-        delay_s = RETRY_S_MIN
-        happened: bool | None = None
-        while not self._stopping:
-            try:
-                await self._engine.reopen()
-                # Who leads now may lead for long; and what became of the commit, its head does not tell.
-                seen = await self._leadership.take_over(lambda: settle(uncertain, happened=None))
-                settle(uncertain, happened=self._leadership.outcome(head, known=happened))
-                await self._begin_term(seen)
-            except Exception as failure:  # whoever looks on no more, for whatever reason, can never lead
-                log.warning("engine still fails error=%s", failure, exc_info=not isinstance(failure, EngineError))
-            else:
-                return
-            happened = self._leadership.outcome(head, known=happened)
-            if loop.time() > give_up_at:
-                settle(uncertain, happened=None)
-            await asyncio.sleep(delay_s)
-            delay_s = min(delay_s * 2, RETRY_S_MAX)
+        await begin_again(
+            self._engine, self._leadership, self._begin_term, lambda: self._stopping, head=head, uncertain=uncertain
+        )
         self._work.set()
 
     # Time

@@ -125,15 +125,18 @@ class Leadership:
         finally:
             task.cancel()
 
-    async def commit(self, head: Head, changes: Sequence[Change]) -> None:
-        """Commit against the head that this term wrote last."""
-        await self._commit(self.head, head, changes)
+    def commit(self, head: Head, changes: Sequence[Change]) -> Awaitable[None]:
+        """Commit against the head that this term wrote last. It may begin before anybody waits for it."""
+        return self._commit(self.head, head, changes)
 
-    async def _commit(self, expect: Head, head: Head, changes: Sequence[Change]) -> None:
-        sent_at = self._clock()
-        began_s = perf_counter()
+    def _commit(self, expect: Head, head: Head, changes: Sequence[Change]) -> Awaitable[None]:
+        sent_at, began_s = self._clock(), perf_counter()
+        outcome = self._engine.commit(expect=expect, head=head, changes=changes)
+        return self._note(outcome, head, sent_at=sent_at, began_s=began_s)
+
+    async def _note(self, outcome: Awaitable[None], head: Head, *, sent_at: float, began_s: float) -> None:
         try:
-            await self._engine.commit(expect=expect, head=head, changes=changes)
+            await outcome
         except Exception:
             self.commits.failed += 1
             raise

@@ -4,11 +4,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from openintent.core.answers import Reply
 
 log = logging.getLogger("openintent.grantor")
+
+LOST: Final = "answer lost"
 
 
 class Refusal(Enum):
@@ -74,8 +76,11 @@ def refuse_all(parcels: list[Parcel], refusal: Refusal) -> None:
 
 
 def send_all(parcels: list[Parcel]) -> None:
-    for parcel in parcels:
-        tell(parcel.send)
+    for parcel in parcels:  # as `tell` does it, without a call for each
+        try:
+            parcel.send()
+        except Exception:
+            log.exception(LOST)
 
 
 def tell(how: Callable[..., None], *news: object) -> None:
@@ -83,4 +88,4 @@ def tell(how: Callable[..., None], *news: object) -> None:
     try:
         how(*news)
     except Exception:
-        log.exception("answer lost")
+        log.exception(LOST)

@@ -58,6 +58,18 @@ def against(workload: str, peer: str, size: str, figure: str, **bound: float) ->
     return look
 
 
+def batched(size: str, least: float) -> Look:
+    """Ours with many leases in a request over Redis with one."""
+
+    def look(results: Results) -> Seen | None:
+        outcome = results.outcomes.get("batch")
+        if outcome is None:
+            return None
+        return _judged(_ratios(outcome.find("ours", size), outcome.find("redis"), "per_s"), least=least)
+
+    return look
+
+
 def on_engine(one: str, other: str, least: float) -> Look:
     """Ours on one engine over ours on another."""
 
@@ -147,6 +159,7 @@ ALL = (
     Promise("cycle, against PostgreSQL at its best", "at least 1.5x", best_of("postgres", 1.5)),
     Promise("cycle, against the public server at its best", "at least 150x", best_of("public", 150)),
     Promise("cycle, against Redis that syncs", "at least 0.5x", against("cycle", "redis", AT, "per_s", least=0.5)),
+    Promise("cycle with a batch call, against Redis that syncs", "at least 1x", batched("64 in a request", 1)),
     Promise("renew, against etcd", "at least 2x", against("renew", "etcd", "10,000 held", "per_s", least=2)),
     Promise("renew, against Redis", "at least 0.8x", against("renew", "redis", "10,000 held", "per_s", least=0.8)),
     Promise(

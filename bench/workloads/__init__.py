@@ -3,6 +3,7 @@
 from suite import Workload
 
 from workloads import (
+    batch,
     contend,
     cycle,
     engines,
@@ -24,6 +25,7 @@ __all__ = ["ALL"]
 
 _LISTED: list[Workload] = [
     cycle.WORKLOAD,
+    batch.WORKLOAD,
     renew.WORKLOAD,
     engines.WORKLOAD,
     heartbeat.WORKLOAD,

@@ -44,6 +44,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     patches_per_call_max: int = 1_000  # steps in one change of state
     leases_per_agent_max: int = 100_000  # alive at a time
     leases_per_heartbeat_max: int = 10_000  # renewed by one call
+    requests_per_batch_max: int = 256  # in one call
     waiters_per_scope_max: int = 10_000  # in the queue of one scope
     waiters_per_agent_max: int = 10_000  # places in queues, all together
     attempts_max: int = 1_000_000  # remembered at a time

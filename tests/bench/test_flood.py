@@ -95,7 +95,7 @@ def test_a_release_that_is_refused_is_an_error(leaseload):
     assert json.loads(done.stdout)["errors"] >= len(server.granted) > 0
 
 
-def test_only_a_flood_sends_several_at_a_time(leaseload):
+def test_only_a_flood_and_a_batch_send_several_at_a_time(leaseload):
     words = [leaseload, "openintent", "cycle", "--port", "1", "--pipeline", "2"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
-    assert (done.returncode, done.stderr) == (2, "leaseload: --pipeline is for flood only\n")
+    assert (done.returncode, done.stderr) == (2, "leaseload: --pipeline is for flood and batch only\n")

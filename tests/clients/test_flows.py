@@ -1,5 +1,6 @@
 """The procedures, with neither transport nor clock: a test plays the driver."""
 
+import msgspec
 import pytest
 from samples import promise, seen
 
@@ -202,6 +203,68 @@ def test_a_grant_that_was_heard_of_too_late_is_lost():
 def test_a_grant_after_a_wait_counts_from_the_end_of_the_wait():
     play = acquire(WAITING).answer((9.0, seen(promise(waited_s=8.9))))
     assert play.done
+
+
+# Many at once
+
+TRIED = [(Wish(space="intent:i1", scope=scope, ttl_s=30.0), f"t-{scope}") for scope in "abc"]
+
+
+def acquire_all() -> Play:
+    return Play(flows.acquire_all(TRIED, patience_s=30.0))
+
+
+def parts(play: Play) -> list[list[tuple[str, str]]]:
+    """What each batch asked for, and under which attempt."""
+    bodies = [msgspec.json.decode(msgspec.json.encode(call.body)) for call in play.sent if call.path == "/batch"]
+    return [[(part["body"]["scope"], part["attempt"]) for part in body["requests"]] for body in bodies]
+
+
+def test_a_batch_of_which_no_answer_came_is_repeated_under_the_same_attempts():
+    play = acquire_all().answer(OutcomeUnknown(), Unavailable(), [seen(), seen(), seen()])
+    assert play.result == [seen(), seen(), seen()]
+    assert parts(play) == [[("a", "t-a"), ("b", "t-b"), ("c", "t-c")]] * 3
+
+
+def test_only_what_did_not_happen_is_tried_again():
+    shed, held = Unavailable(response={"retry_after_seconds": 2.0}), LeaseConflictError()
+    play = acquire_all().answer([shed, held, OutcomeUnknown()], [Unavailable(), seen()], [seen()])
+    assert parts(play)[1:] == [[("a", "t-a"), ("c", "t-c")], [("a", "t-a")]]
+    assert play.pauses[0] == Pause(2.0, 2.1)
+    assert play.result == [seen(), held, seen()]
+
+
+def test_a_limit_is_an_answer_in_its_place():
+    limit = Unavailable(code="limit_reached")
+    play = acquire_all().answer([limit, seen(), seen()])
+    assert play._ask.path == "/intents/i1/leases?attempt=t-a"  # as after any failure
+    assert play.answer(None).result == [limit, seen(), seen()]
+
+
+def test_what_fails_to_the_end_is_given_up_and_the_others_stay():
+    failed = OutcomeUnknown()
+    play = acquire_all().answer((31.0, [failed, seen(promise(31.0)), LeaseConflictError()]))
+    assert play._ask.path == "/intents/i1/leases?attempt=t-a"
+    play.answer(Unavailable())
+    assert (play.result[0], play.result[1]) == (failed, seen(promise(31.0)))
+
+
+def test_a_failure_of_the_whole_is_that_of_each_and_giving_up_takes_no_longer_than_for_one():
+    play = acquire_all().answer((31.0, OutcomeUnknown()), (2.0, OutcomeUnknown()))
+    assert play.done
+    assert {type(each) for each in play.result} == {OutcomeUnknown}
+
+
+def test_grants_that_were_heard_of_late_are_renewed_together():
+    fresh = seen(promise(29.0))
+    play = acquire_all().answer((29.0, [seen(lease_id="L1"), fresh, seen(lease_id="L3")]), [fresh, LeaseLost()])
+    renewals = msgspec.json.decode(msgspec.json.encode(play.sent[1].body))["requests"]
+    assert [(part["method"], part["path"]) for part in renewals] == [
+        ("PATCH", "/api/v1/leases/L1"),
+        ("PATCH", "/api/v1/leases/L3"),
+    ]
+    assert play.result[:2] == [fresh, fresh]
+    assert isinstance(play.result[2], LeaseLost)
 
 
 # Pages

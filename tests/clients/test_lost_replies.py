@@ -109,6 +109,20 @@ async def test_a_release_is_given_once(make_client, proxy, rival, intent):
     assert rival.get_leases(intent.id) == []
 
 
+async def test_many_acquires_grant_each_lease_once(make_client, proxy, rival, intent):
+    client = make_client(base_url=proxy.url)
+    proxy.to_lose = 2
+    leases = await client.acquire_leases(intent.id, ["a", "b", "c"])
+    assert proxy.lost == 2
+    assert [(found.id, found.token) for found in rival.get_leases(intent.id)] == [
+        (each.id, each.token) for each in leases
+    ]
+    assert len(rival.get_events(intent.id, types=["lease_acquired"])) == 3
+    proxy.to_lose = 3
+    assert await client.release_leases(leases) == [None] * 3
+    assert rival.get_leases(intent.id) == []
+
+
 async def test_a_wait_goes_on_where_it_was(make_client, proxy, rival, intent):
     """The reply that says who got it is lost; the same attempt asks again and gets the same lease."""
     client = make_client(base_url=proxy.url)

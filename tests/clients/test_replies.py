@@ -7,7 +7,7 @@ from openintent import errors
 from openintent.client import replies
 from openintent.client.replies import Reply
 from openintent.client.values import Event, TokenCheck
-from openintent.errors import OpenIntentError, OutcomeUnknown, Unavailable
+from openintent.errors import LeaseConflictError, OpenIntentError, OutcomeUnknown, Unavailable
 
 DAY = "2026-11-15T12:00:00.000000"
 LEASE = {
@@ -86,3 +86,20 @@ def test_dates_are_aware():
 def test_a_token_that_is_not_live_is_false():
     assert not replies.reading(TokenCheck)(reply({"valid": False, "live_token": 9}))
     assert replies.reading(TokenCheck)(reply({"valid": True, "live_token": 9}))
+
+
+# Batches
+
+
+def test_each_part_of_a_batch_is_read_as_it_would_be_by_itself():
+    held = {"error": {"code": "lease_held"}}
+    told = reply({"answers": [{"status": 200, "body": LEASE}, {"status": 409, "body": held}]})
+    granted, refused = replies.each([replies.granted] * 2, told)
+    assert granted == replies.granted(reply(LEASE))
+    assert granted.trust.sent_at == told.sent_at
+    assert isinstance(refused, LeaseConflictError)
+
+
+def test_another_number_of_answers_than_of_requests_is_no_answer():
+    with pytest.raises(OpenIntentError, match="1 answers to 2 requests"):
+        replies.each([replies.granted] * 2, reply({"answers": [{"status": 200, "body": LEASE}]}))

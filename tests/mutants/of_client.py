@@ -199,6 +199,16 @@ KEEPING: Final = (
 
 ASKING: Final = (
     Mutant(
+        "trust in a lease that came with others is counted from later",
+        (Edit("client/replies.py", "bytes(answer.body), reply.sent_at)", "bytes(answer.body), reply.sent_at + 1)"),),
+        (tests("clients/test_replies.py"),),
+    ),
+    Mutant(
+        "leases that are given back together are believed in until the answer comes",
+        (Edit("client/holder.py", "        for lease_id in ours:\n            self.end_trust(lease_id)\n", ""),),
+        (tests("clients/test_many_leases.py"),),
+    ),
+    Mutant(
         "every slice of a wait is a new attempt",
         (
             Edit(

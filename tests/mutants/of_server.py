@@ -217,6 +217,59 @@ KEYS: Final = (
     ),
 )
 
+BATCHES: Final = (
+    Mutant(
+        "a batch answers before its last part",
+        (
+            Edit(
+                "server/routes/batches.py", "        if not self._unanswered:\n", "        if self._unanswered <= 1:\n"
+            ),
+        ),
+        (
+            tests(
+                "server/test_batched_turns.py::test_a_batch_is_answered_when_all_of_it_is_durable_and_not_when_most_of_it_is"
+            ),
+        ),
+    ),
+    Mutant(
+        "a batch ends the turn for those behind it",
+        (
+            Edit(
+                "server/service.py",
+                "outermost, self._gathering = not self._gathering,",
+                "outermost, self._gathering = True,",
+            ),
+        ),
+        (tests("server/test_batched_turns.py"),),
+    ),
+    Mutant(
+        "a part of a batch goes on waiting for a client that has gone",
+        (Edit("server/exchange.py", "            part.gone()\n", "            pass\n"),),
+        (tests("server/test_batched_turns.py"),),
+    ),
+    Mutant(
+        "a change of state overtakes what stands before it in a batch",
+        (
+            Edit(
+                "server/routes/intents.py",
+                "service.ask(exchange, command, show_intent)",
+                "show_intent(service, exchange, service.apply(command))",
+            ),
+        ),
+        (tests("server/test_batches.py"),),
+    ),
+    Mutant(
+        "the attempt of a batch is that of each of its parts",
+        (Edit("server/routes/batches.py", 'frozenset({b"idempotency-key", b"if-match"})', "frozenset[bytes]()"),),
+        (tests("server/test_batches.py"),),
+    ),
+    Mutant(
+        "a server that does not lead refuses each part of a batch, in place of passing it on",
+        (Edit("server/routes/batches.py", "    if not service.grantor.leads:\n", "    if False:\n"),),
+        (tests("server/test_batched_turns.py"),),
+    ),
+)
+
 WATCHED: Final = (
     Mutant(
         "leases that ended are counted when nobody knows yet whether that is durable",
@@ -247,4 +300,4 @@ WATCHED: Final = (
     ),
 )
 
-MUTANTS: Final = (*CONNECTIONS, *KEYS, *WATCHED)
+MUTANTS: Final = (*CONNECTIONS, *KEYS, *BATCHES, *WATCHED)

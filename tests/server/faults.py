@@ -73,6 +73,8 @@ def _ranges(kind: Any) -> list[Any]:
 
 
 def _by_type(kind: Any) -> dict[str, list[Any]]:
+    if isinstance(kind, shapes.RawType):
+        return {}  # what is wrong there is said there
     found: dict[str, list[Any]] = {
         "another type": [SAMPLES[name] for name in SAMPLES if name not in _kinds(kind)],
         "beyond a bound of its type": _ranges(kind),
@@ -145,6 +147,7 @@ MEANT: Mapping[str, Sequence[Any]] = {
     "depends_on": [[""], ["a/b"], ["-a"], ["a\0"], ["a"] * (LIMITS.depends_on_max + 1)],
     "capabilities": [["c"] * 1_001, ["c" * LIMITS.metadata_bytes_max]],
     "leases": [[{"id": "a", "token": 1}] * (LIMITS.leases_per_heartbeat_max + 1)],
+    "requests": [[], [{"method": "GET", "path": "/api/v1/livez"}] * (LIMITS.requests_per_batch_max + 1)],
     "IntentBody.status": ["", "done", "ACTIVE", "draft\0"],
     "op": ["", "SET", "replace", "set\0"],
     "path": ["", "/", "a//b", "a/", "//", "/".join("a" * 33)],
@@ -152,7 +155,7 @@ MEANT: Mapping[str, Sequence[Any]] = {
     "StateBody.state": [{}, {"": 1}, {str(n): n for n in range(LIMITS.patches_per_call_max + 1)}],
     "max_cost": [1, 0.5],
 }
-FREE = ("HeldLease.id",)  # means another thing than its namesakes, and may be anything
+FREE = ("HeldLease.id", "PartBody.path")  # mean another thing than their namesakes, and may be anything
 TWINS: Mapping[str, str] = {"ttl_seconds": "duration_seconds", "duration_seconds": "ttl_seconds"}
 
 

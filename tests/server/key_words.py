@@ -134,6 +134,8 @@ ASKS = {
     "GET leases": Ask("read"),
     "POST agents/{}/heartbeat": Ask("self", {}),
     "POST guard/check": Ask("read", {"space": "space:x", "scope": "build", "token": 1}),
+    # What each part may do is for the part to say: `test_batches.py`.
+    "POST batch": Ask("read", {"requests": [{"method": "GET", "path": "/api/v1/intents/none"}]}),
     # Intents
     "POST intents": Ask("act", {"title": "Report"}),
     "GET intents": Ask("read"),

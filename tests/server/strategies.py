@@ -147,6 +147,8 @@ MEANINGS: Mapping[str, st.SearchStrategy[Any]] = {
     "depends_on": st.lists(st.sampled_from(["<other>", "<dependency>"]), unique=True),
     "IntentBody.status": st.sampled_from(["draft", "active", "blocked", "completed"]),
     "op": st.sampled_from(["set", "append", "remove"]),
+    "requests": st.lists(st.deferred(lambda: struct(_shape("PartBody"))), min_size=1, max_size=4),
+    "PartBody.path": st.sampled_from(["/api/v1/spaces/<space>/leases", "/v1/leases/<space_lease>"]) | texts,
     "path": names.map(lambda name: name.replace("/", "-")),
     "StateBody.state": st.dictionaries(texts.filter(bool), anything, min_size=1, max_size=3),
     "max_cost": st.none(),  # no bound on costs is kept
@@ -239,6 +241,7 @@ BY_TYPE: Mapping[type, Callable[[Any], st.SearchStrategy[Any]]] = {
     shapes.ListType: lambda kind: st.lists(values(kind.item_type), max_size=3),
     shapes.DictType: lambda _: objects,
     shapes.AnyType: lambda _: anything,
+    shapes.RawType: lambda _: anything,
     shapes.StructType: struct,
 }
 

@@ -19,6 +19,7 @@ from openintent import (
     LeaseConflictError,
     LeaseLost,
     OpenIntentClient,
+    OpenIntentError,
     Portfolio,
     Released,
     TokenCheck,
@@ -50,6 +51,8 @@ def leases(client: OpenIntentClient, intent: Intent) -> None:
     assert_type(client.renew_lease(lease.id, ttl_seconds=120), Lease)
     assert_type(client.renew_lease(intent.id, lease.id), Lease)
     assert_type(client.release_lease(lease), Released)
+    assert_type(client.acquire_leases(intent.id, ["a", "b"], 60, priority=1), list[Lease | OpenIntentError])
+    assert_type(client.release_leases([lease, "id"]), list[OpenIntentError | None])
     assert_type(client.get_leases(space="build"), list[Lease])
     assert_type(client.get_queue(intent.id), list[Waiter])
     assert_type(client.check_token("build", "a", 7), TokenCheck)

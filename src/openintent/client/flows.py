@@ -10,7 +10,7 @@ after a cancellation is the shell's affair.
 """
 
 import math
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
@@ -100,12 +100,18 @@ def patiently(call: Call[T], *, patience_s: float) -> Flow[T]:
             return (yield from send(call.within(min(max(left_s, TRY_S_MIN), TRY_S_MAX))))
         except (Unavailable, OutcomeUnknown) as exc:
             failures += 1
-            pause = backoff(failures, retry_after_s=_retry_after_s(exc))
-            now = yield from read_clock()
-            if not may_repeat(call, exc) or now + pause.at_least_s >= started + patience_for(exc, patience_s):
+            pause = yield from _rest(exc, failures, until=started + patience_for(exc, patience_s))
+            if pause is None or not may_repeat(call, exc):
                 raise
         yield pause
         now = yield from read_clock()
+
+
+def _rest(exc: OpenIntentError, failures: int, *, until: float) -> Flow[Pause | None]:
+    """The pause before the next try; None if that would come too late."""
+    pause = backoff(failures, retry_after_s=_retry_after_s(exc))
+    now = yield from read_clock()
+    return None if now + pause.at_least_s >= until else pause
 
 
 def may_repeat(call: Call[Any], exc: OpenIntentError) -> bool:
@@ -124,7 +130,62 @@ def patience_for(exc: OpenIntentError, patience_s: float) -> float:
     return min(patience_s, UNREACHABLE_S_MAX) if exc.code == "unreachable" else patience_s
 
 
+# Many at once
+
+
+def together(asked: Sequence[Call[T]], *, patience_s: float) -> Flow[list[T | OpenIntentError]]:
+    """Many exchanges in few, each repeated as `patiently` does it. What it would raise in the end is its answer."""
+    started = yield from read_clock()
+    told = yield from _batched(asked, until=started + patience_s)
+    failures = 0
+    while left := {n: answer for n, answer in enumerate(told) if _is_open(asked[n], answer)}:
+        failures += 1
+        exc = next(iter(left.values()))
+        assert isinstance(exc, OpenIntentError)
+        pause = yield from _rest(exc, failures, until=started + patience_for(exc, patience_s))
+        if pause is None:
+            break
+        yield pause
+        again = yield from _batched([asked[n] for n in left], until=started + patience_s)
+        for n, answer in zip(left, again, strict=True):
+            told[n] = answer
+    return told
+
+
+def _is_open(call: Call[T], answer: T | OpenIntentError) -> bool:
+    return isinstance(answer, Unavailable | OutcomeUnknown) and may_repeat(call, answer)
+
+
+def _batched(asked: Sequence[Call[T]], *, until: float) -> Flow[list[T | OpenIntentError]]:
+    told: list[T | OpenIntentError] = []
+    for batch in calls.batches(asked):
+        now = yield from read_clock()
+        try:
+            told += yield from send(batch.within(min(max(until - now, TRY_S_MIN), TRY_S_MAX)))
+        except OpenIntentError as exc:
+            assert batch.body is not None
+            told += [exc] * len(batch.body["requests"])
+    return told
+
+
 # Acquiring
+
+
+Tried: TypeAlias = Sequence[tuple[Wish, str]]  # each with its attempt
+
+
+def acquire_all(tried: Tried, *, patience_s: float) -> Flow[list[Seen | OpenIntentError]]:
+    """`acquire` for many that do not wait; what it would raise is the answer."""
+    asked = [calls.acquire(wish, attempt=attempt, wait_s=0.0) for wish, attempt in tried]
+    told = yield from together(asked, patience_s=patience_s)
+    now = yield from read_clock()
+    late = {n: seen for n, seen in enumerate(told) if isinstance(seen, Seen) and _is_late(seen, now)}
+    renewals = [_renewal(seen) for seen in late.values()]
+    for n, seen in zip(late, (yield from together(renewals, patience_s=patience_s)), strict=True):
+        told[n] = seen
+    failed = [each for each, seen in zip(tried, told, strict=True) if isinstance(seen, Unavailable | OutcomeUnknown)]
+    yield from give_up_all(failed)
+    return told
 
 
 def acquire(wish: Wish, *, attempt: str, patience_s: float) -> Flow[Seen]:
@@ -174,9 +235,15 @@ def even_slice_s(wait_s: float) -> float:
 def _fresh(seen: Seen) -> Flow[Seen]:
     """A grant whose reply came late, or that has run for a while, is renewed before anybody relies on it."""
     now = yield from read_clock()
-    if now < seen.trust.at_risk_from(seen.ttl_s):
-        return seen
-    return (yield from send(calls.renew(calls.lease_path(seen.view.id), ttl_s=None)))
+    return (yield from send(_renewal(seen))) if _is_late(seen, now) else seen
+
+
+def _is_late(seen: Seen, now: float) -> bool:
+    return now >= seen.trust.at_risk_from(seen.ttl_s)
+
+
+def _renewal(seen: Seen) -> Call[Seen]:
+    return calls.renew(calls.lease_path(seen.view.id), ttl_s=None)
 
 
 def give_up(wish: Wish, *, attempt: str) -> Flow[None]:
@@ -186,6 +253,16 @@ def give_up(wish: Wish, *, attempt: str) -> Flow[None]:
         return
     with suppress(OpenIntentError):
         yield from send(calls.give_up(wish.space, attempt=attempt, timeout_s=GIVE_UP_S))
+
+
+def give_up_all(tried: Tried) -> Flow[None]:
+    """As many as there is time for."""
+    started = yield from read_clock()
+    for wish, attempt in tried:
+        yield from give_up(wish, attempt=attempt)
+        now = yield from read_clock()
+        if now >= started + GIVE_UP_S:
+            return
 
 
 # Others

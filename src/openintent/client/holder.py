@@ -115,6 +115,13 @@ class Holder:
             if len(self._dead) > DEAD_KEPT_MAX:
                 del self._dead[next(iter(self._dead))]
 
+    def end_trusts(self, lease_ids: Iterable[str]) -> list[str]:
+        """The same for many: those whose release is ours to send, each once."""
+        ours = [lease_id for lease_id in dict.fromkeys(lease_ids) if self.inherited(lease_id) is None]
+        for lease_id in ours:
+            self.end_trust(lease_id)
+        return ours
+
     def inherited(self, lease_id: str) -> Released | None:
         """The answer for a lease of the process that we were forked from: its release is not ours to send."""
         lease = self._leases.get(lease_id)

@@ -1,6 +1,6 @@
 """What came back, and how it is read. A refusal becomes the exception that its code names; nothing is retried here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final, Generic, TypeVar
@@ -20,7 +20,7 @@ from openintent.errors import (
     ValidationError,
 )
 from openintent.trust import Trust
-from openintent.wire import CoordinatorView, LeaseList, LeaseView
+from openintent.wire import BatchView, CoordinatorView, LeaseList, LeaseView
 
 T = TypeVar("T")
 
@@ -173,6 +173,26 @@ def events(size: int) -> Callable[[Reply], Page[Event]]:
         return Page(found, str(found[-1].seq) if len(found) >= size else None)
 
     return parse
+
+
+# Batches
+
+
+def each(readers: Sequence[Callable[[Reply], T]], reply: Reply) -> list[T | OpenIntentError]:
+    """The answers in a batch, each read as it would be by itself. What that would raise stands in its place."""
+    answers = read(reply, BatchView).answers
+    if len(answers) != len(readers):
+        message = f"the server's answer is not understood: {len(answers)} answers to {len(readers)} requests"
+        raise OpenIntentError(message, status_code=reply.status, code="bad_answer")
+    told = [Reply(answer.status, bytes(answer.body), reply.sent_at) for answer in answers]
+    return [_read_part(reader, part) for reader, part in zip(readers, told, strict=True)]
+
+
+def _read_part(reader: Callable[[Reply], T], part: Reply) -> T | OpenIntentError:
+    try:
+        return reader(part)
+    except OpenIntentError as exc:
+        return exc
 
 
 # Leases

@@ -178,6 +178,12 @@ def make_wish(
     )
 
 
+def scopes_of(scopes: Iterable[str]) -> list[str]:
+    if isinstance(scopes, str):
+        raise TypeError("scopes are a list: one scope is for acquire_lease")
+    return list(scopes)
+
+
 def lease_of(intent_id: str | Lease | None, lease_id: str | Lease | None) -> tuple[str, str | None]:
     """The lease's id, and the intent's if it was named: both `(intent_id, lease_id)` and `(lease_id)` are good."""
     named, intent = (intent_id, None) if lease_id is None else (lease_id, intent_id)

@@ -4,13 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, Protocol
+from typing import Protocol
 
 from openintent.core.answers import Reply
 
 log = logging.getLogger("openintent.grantor")
-
-LOST: Final = "answer lost"
 
 
 class Refusal(Enum):
@@ -80,7 +78,7 @@ def send_all(parcels: list[Parcel]) -> None:
         try:
             parcel.send()
         except Exception:
-            log.exception(LOST)
+            log.exception("answer lost")
 
 
 def tell(how: Callable[..., None], *news: object) -> None:
@@ -88,4 +86,4 @@ def tell(how: Callable[..., None], *news: object) -> None:
     try:
         how(*news)
     except Exception:
-        log.exception(LOST)
+        log.exception("answer lost")

@@ -140,18 +140,19 @@ def _explained(shape: type, body: bytes, broken: Exception) -> problems.Refused:
     for name in raw:
         if name in NOT_OFFERED:
             return problems.not_offered(name, NOT_OFFERED[name])
-    faults = [fault for field in msgspec.structs.fields(shape) for fault in _field_faults(field, raw)]
+    parts = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    faults = [fault for field in msgspec.structs.fields(shape) for fault in _field_faults(field, parts)]
     if shape.__struct_config__.forbid_unknown_fields:  # type: ignore[attr-defined]
         known = {field.encode_name for field in msgspec.structs.fields(shape)}
         faults += [([name], "no such field", "unknown_field") for name in raw if name not in known]
     return problems.invalid(*(faults[:FAULTS_MAX] or [([], str(broken), "invalid")]))
 
 
-def _field_faults(field: msgspec.structs.FieldInfo, raw: Mapping[str, Any]) -> list[Fault]:
-    if field.encode_name not in raw:
+def _field_faults(field: msgspec.structs.FieldInfo, parts: Mapping[str, msgspec.Raw]) -> list[Fault]:
+    if field.encode_name not in parts:
         return [([field.encode_name], "is required", "missing")] if field.required else []
     try:
-        msgspec.convert(raw[field.encode_name], field.type)
+        msgspec.json.decode(parts[field.encode_name], type=field.type)
     except (msgspec.ValidationError, RecursionError) as broken:
         return [([field.encode_name], str(broken), "invalid")]
     return []

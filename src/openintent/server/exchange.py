@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -59,6 +59,9 @@ class Exchange(msgspec.Struct, eq=False):
     extra: bytes = b""  # more header lines, each ended by CRLF
     term: int = 0
     rev: int = 0  # 0 if the ledger had no part in the answer
+    parts: Sequence["Exchange"] = ()  # of a batch that is not answered yet
+
+    whole: ClassVar[bool] = True  # a request by itself: it may be passed on to another server
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.method} {self.path}>"  # not all of it: among the headers is a key
@@ -109,6 +112,9 @@ class Exchange(msgspec.Struct, eq=False):
         if self.waiting:
             self.desk.abandon(self.waiting)
             self.waiting = 0
+        parts, self.parts = self.parts, ()
+        for part in reversed(parts):  # the last one first: none moves up to a grant that it would not hear of
+            part.gone()
 
     def head_lines(self) -> bytes:
         """The header lines of the answer, each ended by CRLF."""

@@ -93,8 +93,8 @@ class Forwarder:
         return leader if "://" in leader and url_of(leader) != url_of(self._member) else None
 
     def takes(self, exchange: Exchange) -> bool:
-        """Whether there is somebody to pass it on to. What was passed on once goes no further."""
-        return BY not in exchange.headers and self.leader is not None and not self._stopping.is_set()
+        """Whether there is somebody to pass it on to. What was passed on once goes no further, nor does a mere part."""
+        return exchange.whole and BY not in exchange.headers and self.leader is not None and not self._stopping.is_set()
 
     async def forward(self, exchange: Exchange) -> None:
         if exchange.done:

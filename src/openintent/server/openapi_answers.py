@@ -132,7 +132,8 @@ def _is_strict(body: type) -> bool:
 
 
 def asks_ledger(route: Route) -> bool:
-    return not route.pattern.startswith(("/", "server/", "cluster"))
+    """Whether every success does. A batch need not: all of its parts may be refused before that."""
+    return not route.pattern.startswith(("/", "server/", "cluster", "batch"))
 
 
 def _links(route: Route, routes: Mapping[str, Route]) -> Schema:

@@ -82,6 +82,8 @@ def of_bodies(limits: Limits) -> Mapping[str, Keywords]:
         "depends_on": {"items": {"type": "string", **SLUG}, "maxItems": limits.depends_on_max},
         "allowed_agents": {"items": {"type": "string", **named}},
         "capabilities": {"maxItems": CAPABILITIES_MAX},
+        "PartBody.path": FREE,  # whatever it is, the answer in its place says
+        "requests": {"minItems": 1, "maxItems": limits.requests_per_batch_max},
         "HeartbeatBody.leases": {"maxItems": limits.leases_per_heartbeat_max},
         "IntentBody.status": {"enum": list(STATUSES)},
         "op": {"enum": list(OPS)},

@@ -188,6 +188,12 @@ _STEPS: Final = [
     {"op": "set", "path": "research/sources", "value": []},
     {"op": "append", "path": "research/sources", "value": "census"},
 ]
+_LEASES: Final = {"method": "POST", "path": "/api/v1/spaces/default/leases"}
+_PAGES: Final = [
+    {**_LEASES, "body": {"scope": "page-1"}, "attempt": "8f2c-1"},
+    {**_LEASES, "body": {"scope": "page-2"}, "attempt": "8f2c-2"},
+    {"method": "GET", "path": "/api/v1/intents/no-such-intent"},
+]
 _NOTE: Final = {"event_type": "comment", "payload": {"text": "Page 12 needs a source"}}
 _NEWEST: Final = {"limit": 2}
 _ANY: Final = {"If-Match": "*"}
@@ -280,6 +286,8 @@ STORY: Final = [
     Step(route="release_coordinator_lease", names=("$coordinator",)),
     Step(route="remove_member", names=("q3", "report")),
     Step(route="set_portfolio_status", names=("q3",), body={"status": "completed"}),
+    # Much at once
+    Step(route="send_batch", body={"requests": _PAGES}),
     # The end
     Step(route="unassign_agent", names=("report", "ada")),
     Step(route="set_agent_status", names=("ada",), body={"status": "draining"}),

@@ -87,11 +87,13 @@ class Service:
 
     def dispatch_all(self, exchanges: Sequence[Exchange]) -> None:
         """The same for many at once: what their handlers ask of the ledger is decided when all have asked."""
-        self._gathering = True
+        # One of them may be a batch, whose parts come here too: these are decided in its place, with all the others.
+        outermost, self._gathering = not self._gathering, True
         for exchange in exchanges:
             self.dispatch(exchange)
-        self._gathering = False
-        self._decide()
+        if outermost:
+            self._gathering = False
+            self._decide()
 
     def ask(self, exchange: Exchange, command: Command, show: Render | None) -> None:
         """Have the ledger decide and the answer shown, now or at the end of the turn."""

@@ -4,8 +4,8 @@ A processor that reads all, and then understands all, and then decides all, has 
 one that takes each request from its bytes to its answer has to fetch everything anew for each. On 256 connections this
 is worth a tenth of the acquires and half as many renewals again (docs/decisions/0011).
 
-What is asked of the ledger by `Service.ask` is decided in the order of arrival; a handler that asks it by itself goes
-before. On one connection nothing overtakes anything. Nobody waits for a request that is not there yet.
+What is asked of the ledger by `Service.ask`, as every hot handler does, is decided in the order of arrival. On one
+connection nothing overtakes anything. Nobody waits for a request that is not there yet.
 """
 
 import asyncio

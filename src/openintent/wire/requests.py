@@ -60,6 +60,18 @@ class GuardBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     token: int
 
 
+class PartBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    method: str
+    path: str
+    body: msgspec.Raw | UnsetType = UNSET
+    attempt: str | None = None
+    if_match: str | None = None
+
+
+class BatchBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    requests: list[PartBody]
+
+
 class PatchBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     op: str
     path: str

@@ -117,6 +117,15 @@ class GuardView(msgspec.Struct):
     live_token: int | None
 
 
+class PartView(msgspec.Struct):
+    status: int
+    body: msgspec.Raw  # as it would be by itself
+
+
+class BatchView(msgspec.Struct):
+    answers: list[PartView]
+
+
 class IntentView(msgspec.Struct):
     id: str
     title: str

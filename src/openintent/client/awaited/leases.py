@@ -1,7 +1,7 @@
 """Leases: taken, kept alive, renewed, given back, looked at."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
@@ -81,6 +81,29 @@ class Leases(Base):
             spelling.make_wish(space=where, scope=scope, ttl_s=ttl_s, wait_seconds=wait_seconds, **options)
         )
 
+    async def acquire_leases(
+        self,
+        intent_id: str | None = None,
+        scopes: Iterable[str] = (),
+        ttl_seconds: float | None = None,
+        *,
+        duration_seconds: float | None = None,
+        space: str | None = None,
+        **options: Unpack[LeaseOptions],
+    ) -> list[Lease | OpenIntentError]:
+        """Take many leases in one space with few requests, none of them all or nothing.
+
+        For each scope, in their order: the lease, or the exception that `acquire_lease` would have raised.
+        """
+        ttl_s = spelling.ttl_of(ttl_seconds=ttl_seconds, duration_seconds=duration_seconds)
+        where = spelling.space_of(intent_id, space)
+        wishes = [
+            spelling.make_wish(space=where, scope=scope, ttl_s=ttl_s, wait_seconds=0.0, **options)
+            for scope in spelling.scopes_of(scopes)
+        ]
+        told = await self._attempt_all(wishes)
+        return [await self._taken(wish, seen) for wish, seen in zip(wishes, told, strict=True)]
+
     async def _acquire(self, wish: Wish) -> Lease:
         seen = await self._attempt(wish)
         if self._holder.is_dead(seen):
@@ -89,12 +112,28 @@ class Leases(Base):
             seen = await self._attempt(wish)
         return self._holder.take(seen)
 
+    async def _taken(self, wish: Wish, told: Seen | OpenIntentError) -> Lease | OpenIntentError:
+        if isinstance(told, OpenIntentError):
+            return told
+        try:
+            return await self._acquire(wish) if self._holder.is_dead(told) else self._holder.take(told)
+        except OpenIntentError as exc:
+            return exc
+
     async def _attempt(self, wish: Wish) -> Seen:
         attempt = new_attempt()
         try:
             return await self._run(flows.acquire(wish, attempt=attempt, patience_s=self._holder.timeout_s))
         except asyncio.CancelledError:
             await self._finish(partial(flows.give_up, wish, attempt=attempt), flows.GIVE_UP_S)
+            raise
+
+    async def _attempt_all(self, wishes: list[Wish]) -> list[Seen | OpenIntentError]:
+        tried = [(wish, new_attempt()) for wish in wishes]
+        try:
+            return await self._run(flows.acquire_all(tried, patience_s=self._holder.timeout_s))
+        except asyncio.CancelledError:
+            await self._finish(partial(flows.give_up_all, tried), flows.GIVE_UP_S)
             raise
 
     async def _finish(self, make: Callable[[], Flow[T]], bound_s: float) -> T | None:
@@ -146,6 +185,15 @@ class Leases(Base):
             return inherited
         self._holder.end_trust(named)
         return await self._ask(calls.release(calls.lease_path(named, intent)))
+
+    async def release_leases(self, leases: Iterable[str | Lease]) -> list[OpenIntentError | None]:
+        """Give many back with few requests. For each, in their order: None, or what `release_lease` would raise."""
+        named = [spelling.lease_of(lease, None)[0] for lease in leases]
+        ours = self._holder.end_trusts(named)
+        asked = [calls.release(calls.lease_path(lease_id)) for lease_id in ours]
+        told = await self._run(flows.together(asked, patience_s=self._holder.timeout_s))
+        failed = {one: each for one, each in zip(ours, told, strict=True) if isinstance(each, OpenIntentError)}
+        return [failed.get(lease_id) for lease_id in named]
 
     async def revoke_lease(self, lease_id: str | Lease, reason: str) -> Lease:
         """End another's lease, as an operator. Its holder is told with its next heartbeat."""

@@ -16,6 +16,7 @@ from openintent.client.calls.base import (
     Call,
     space_path,
 )
+from openintent.client.calls.batches import batches
 from openintent.client.calls.events import (
     get_event_page,
     get_events,
@@ -83,6 +84,7 @@ __all__ = [
     "add_dependency",
     "add_member",
     "assign_agent",
+    "batches",
     "beat_coordinator",
     "check_token",
     "coordinator_path",

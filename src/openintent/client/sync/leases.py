@@ -1,5 +1,6 @@
 """Leases: taken, kept alive, renewed, given back, looked at."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Unpack
 
@@ -73,6 +74,29 @@ class Leases(Base):
             spelling.make_wish(space=where, scope=scope, ttl_s=ttl_s, wait_seconds=wait_seconds, **options)
         )
 
+    def acquire_leases(
+        self,
+        intent_id: str | None = None,
+        scopes: Iterable[str] = (),
+        ttl_seconds: float | None = None,
+        *,
+        duration_seconds: float | None = None,
+        space: str | None = None,
+        **options: Unpack[LeaseOptions],
+    ) -> list[Lease | OpenIntentError]:
+        """Take many leases in one space with few requests, none of them all or nothing.
+
+        For each scope, in their order: the lease, or the exception that `acquire_lease` would have raised.
+        """
+        ttl_s = spelling.ttl_of(ttl_seconds=ttl_seconds, duration_seconds=duration_seconds)
+        where = spelling.space_of(intent_id, space)
+        wishes = [
+            spelling.make_wish(space=where, scope=scope, ttl_s=ttl_s, wait_seconds=0.0, **options)
+            for scope in spelling.scopes_of(scopes)
+        ]
+        told = self._attempt_all(wishes)
+        return [self._taken(wish, seen) for wish, seen in zip(wishes, told, strict=True)]
+
     def _acquire(self, wish: Wish) -> Lease:
         seen = self._attempt(wish)
         if self._holder.is_dead(seen):
@@ -81,6 +105,14 @@ class Leases(Base):
             seen = self._attempt(wish)
         return self._holder.take(seen)
 
+    def _taken(self, wish: Wish, told: Seen | OpenIntentError) -> Lease | OpenIntentError:
+        if isinstance(told, OpenIntentError):
+            return told
+        try:
+            return self._acquire(wish) if self._holder.is_dead(told) else self._holder.take(told)
+        except OpenIntentError as exc:
+            return exc
+
     def _attempt(self, wish: Wish) -> Seen:
         attempt = new_attempt()
         try:
@@ -88,6 +120,14 @@ class Leases(Base):
         except (KeyboardInterrupt, SystemExit):
             with suppress(OpenIntentError):
                 self._run(flows.give_up(wish, attempt=attempt))
+            raise
+
+    def _attempt_all(self, wishes: list[Wish]) -> list[Seen | OpenIntentError]:
+        tried = [(wish, new_attempt()) for wish in wishes]
+        try:
+            return self._run(flows.acquire_all(tried, patience_s=self._holder.timeout_s))
+        except (KeyboardInterrupt, SystemExit):
+            self._run(flows.give_up_all(tried))
             raise
 
     def renew_lease(
@@ -111,6 +151,15 @@ class Leases(Base):
             return inherited
         self._holder.end_trust(named)
         return self._ask(calls.release(calls.lease_path(named, intent)))
+
+    def release_leases(self, leases: Iterable[str | Lease]) -> list[OpenIntentError | None]:
+        """Give many back with few requests. For each, in their order: None, or what `release_lease` would raise."""
+        named = [spelling.lease_of(lease, None)[0] for lease in leases]
+        ours = self._holder.end_trusts(named)
+        asked = [calls.release(calls.lease_path(lease_id)) for lease_id in ours]
+        told = self._run(flows.together(asked, patience_s=self._holder.timeout_s))
+        failed = {one: each for one, each in zip(ours, told, strict=True) if isinstance(each, OpenIntentError)}
+        return [failed.get(lease_id) for lease_id in named]
 
     def revoke_lease(self, lease_id: str | Lease, reason: str) -> Lease:
         """End another's lease, as an operator. Its holder is told with its next heartbeat."""

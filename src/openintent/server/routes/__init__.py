@@ -4,6 +4,7 @@ from typing import Final
 
 from openintent.server.routes import (
     agents,
+    batches,
     cluster,
     coordinators,
     governance,
@@ -24,6 +25,7 @@ ROUTES: Final = [
     *portfolios.ROUTES,
     *coordinators.ROUTES,
     *agents.ROUTES,
+    *batches.ROUTES,
     *streams.ROUTES,
     *cluster.ROUTES,
     *system.ROUTES,

@@ -112,7 +112,7 @@ def _check_intent(checks: bodies.Checks, body: IntentBody) -> None:
 
 
 def get(service: Service, exchange: Exchange, intent_id: str) -> None:
-    show_intent(service, exchange, service.apply(GetIntent(intent_id)))
+    service.ask(exchange, GetIntent(intent_id), show_intent)
 
 
 def list_all(service: Service, exchange: Exchange) -> None:
@@ -148,7 +148,7 @@ def patch_state(service: Service, exchange: Exchange, intent_id: str) -> None:
         token=bodies.lease_token(exchange, body.token),
         attempt=bodies.attempt(exchange, service.limits),
     )
-    show_intent(service, exchange, service.apply(command))
+    service.ask(exchange, command, show_intent)
 
 
 def _steps(service: Service, body: StateBody) -> list[Patch]:

@@ -246,7 +246,10 @@ def guard(service: Service, exchange: Exchange) -> None:
     if (wrong := scope_problem(body.scope, service.limits)) is not None:
         checks.fault("scope", wrong)
     checks.settle()
-    reply = service.apply(CheckToken(space=body.space, scope=body.scope, token=body.token))
+    service.ask(exchange, CheckToken(space=body.space, scope=body.scope, token=body.token), _show_checked)
+
+
+def _show_checked(service: Service, exchange: Exchange, reply: Reply) -> None:
     answer = reply.answer
     assert isinstance(answer, TokenChecked)
     service.show(exchange, reply, GuardView(answer.valid, answer.live_token))

@@ -1,0 +1,136 @@
+"""Many requests in one: their client pays for HTTP once, and the ledger for one commit.
+
+Promised: each part is carried out by the handler that it has by itself, after all that is checked before that, in the
+order of the list and whatever becomes of the others. The answer leaves when the last part has its own, so nothing is
+told before it is durable. Not promised: that all of them happen, or none.
+"""
+
+from typing import ClassVar, Final
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import UNSET
+
+from openintent.grantor.grantor import NotServing
+from openintent.server import bodies, problems
+from openintent.server.exchange import Exchange
+from openintent.server.heads import Head
+from openintent.server.routing import Match, Route, arguments, is_plain
+from openintent.server.service import Service
+from openintent.wire import BatchBody, BatchView, IntentView, PartBody, PartView
+
+# Of the whole request: one attempt or version cannot be meant for all parts, each of which names its own.
+NOT_SHARED: Final = frozenset({b"idempotency-key", b"if-match"})
+
+INTENT_BYTES_MAX: Final = 4 * 1_024 * 1_024  # of all intents that one answer shows
+
+
+class Part(Exchange, kw_only=True):
+    """A request of a batch."""
+
+    batch: "Batch"
+    whole: ClassVar[bool] = False
+
+    @property
+    def address(self) -> str:
+        return self.batch.exchange.address
+
+    def write(self) -> None:
+        self.batch.count()
+
+
+class Batch:
+    """Answers its exchange when the last part has been answered."""
+
+    def __init__(self, service: Service, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self._service = service
+        self._unanswered = 0
+        self._intent_bytes = 0
+        self._shared = {name: value for name, value in exchange.headers.items() if name not in NOT_SHARED}
+        # Who asks, and what else the headers say, is found out by the first part for all of them.
+        self.head = exchange.head or Head(self._shared, 0)
+
+    def part(self, asked: PartBody) -> Part:
+        """One more, to be carried out when all are made."""
+        self._unanswered += 1
+        headers = self._shared
+        if asked.attempt is not None:
+            headers = {**headers, b"idempotency-key": asked.attempt.encode()}
+        if asked.if_match is not None:
+            headers = {**headers, b"if-match": asked.if_match.encode()}
+        body = b"" if asked.body is UNSET else bytes(asked.body)
+        return Part(self._service, asked.method, asked.path, "", headers, body, batch=self)
+
+    def has_room(self, size: int) -> bool:
+        """For so much of an intent. Leases are small, but of intents a short request may show many megabytes."""
+        if self._intent_bytes + size > INTENT_BYTES_MAX:
+            return False
+        self._intent_bytes += size
+        return True
+
+    def count(self) -> None:
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._answer()
+
+    def _answer(self) -> None:
+        exchange = self.exchange
+        parts, exchange.parts = exchange.parts, ()  # they know us: a circle would stay in memory for longer
+        exchange.term, exchange.rev = max((part.term, part.rev) for part in parts)
+        shown = BatchView([PartView(part.status, msgspec.Raw(part.payload)) for part in parts])
+        exchange.conclude_at_once(200, self._service.encode(shown))
+
+
+def send_batch(service: Service, exchange: Exchange) -> None:
+    requests = bodies.decode(BatchBody, exchange.body).requests
+    most = service.limits.requests_per_batch_max
+    if not 1 <= len(requests) <= most:
+        raise problems.invalid((["requests"], f"must have 1 to {most} items", "size"))
+    if not service.grantor.leads:
+        raise NotServing  # it is passed on as a whole, which no part is
+    batch = Batch(service, exchange)
+    parts = [batch.part(asked) for asked in requests]
+    exchange.parts = parts
+    service.dispatch_all([part for part in parts if _fits(service, part)])
+
+
+def _fits(service: Service, part: Part) -> bool:
+    """Whether it can be part of a batch, as what is small and quick can; if not, it is answered here."""
+    found = service.router.find(part.method, part.path)
+    if "?" in part.path or "#" in part.path:
+        refusal = problems.invalid((["path"], "must have no query", "value"))
+    elif not isinstance(found, Match):
+        return True  # it will be told that nothing is there, as it would be by itself
+    elif not found.route.hot or found.route.view is BatchView:
+        refusal = problems.not_offered("path", "this is not offered in a batch: send it by itself")
+    elif found.route.view is IntentView and not part.batch.has_room(_shown_bytes(service, part, found.names)):
+        refusal = problems.not_offered("path", "the intents of this batch are too large together: send it by itself")
+    else:
+        part.route, part.names = found.route, found.names
+        if is_plain(part.path, chars_max=service.limits.name_chars_max):
+            part.head, part.names = part.batch.head, arguments(found.route, found.names)
+        return True
+    part.conclude_at_once(refusal.status, problems.encode(refusal.problem))
+    return False
+
+
+def _shown_bytes(service: Service, part: Part, names: list[str]) -> int:
+    """About how much of an intent the answer will show: its state, and what the request puts there."""
+    intent = service.grantor.books.intents.get(unquote(names[0]))
+    return len(part.body) + (0 if intent is None else intent.state_bytes)
+
+
+ROUTES: Final = [
+    Route(
+        "POST",
+        "batch",
+        send_batch,
+        "Send many requests in one",
+        hot=True,
+        body=BatchBody,
+        view=BatchView,
+        codes=("unavailable", "outcome_unknown"),
+        name="send_batch",
+    ),
+]

@@ -3,12 +3,10 @@
 import pytest
 from world import SPACE, World
 
-from openintent import records
 from openintent.core import commands
 from openintent.core.answers import Granted, Held, IntentSeen, Lost, Seen, Stale
-from openintent.core.books import CHUNK_MAX
 from openintent.core.versions import PATCHES_MAX, WHOLE_BYTES_MAX
-from openintent.model import DEAD, Limits
+from openintent.model import DEAD, Intent, Limits
 
 
 @pytest.fixture
@@ -168,20 +166,10 @@ def test_events_of_a_batch_are_stored_in_one_chunk_for_each_space(world):
     ]
 
 
-def test_a_record_has_so_many_events_or_ends_at_most_and_misses_none(world):
-    count = 2 * CHUNK_MAX + 5
-    for number in range(count):
-        world.acquire("ann", f"scope-{number}", lease=f"0000000a{number:04}")
-        world.release(f"0000000a{number:04}", "ann")
-    world.commit()
-    for kind, stored in (("v", 2 * count), ("e", count)):
-        chunks = [records.decode(key, value) for key, value in sorted(world.store.items()) if key[0] == kind]
-        assert max(map(len, chunks)) == CHUNK_MAX
-        numbers = [thing.seq for chunk in chunks for thing in chunk]
-        assert len(numbers) == len(set(numbers)) == stored
-        assert [chunk[-1].seq for chunk in chunks] == [
-            int(key.partition("\t")[2], 16) for key in sorted(world.store) if key[0] == kind
-        ]
+def test_the_state_of_an_intent_is_found_by_its_space(world):
+    world.do(commands.CreateIntent(intent=Intent(id="i", title="t", state={"a": 1}), chosen_id=True, actor="boss"))
+    assert world.books.state_of("intent:i") == {"a": 1}
+    assert [world.books.state_of(space) for space in ("intent:none", "space:i")] == [None, None]
 
 
 def test_dates_come_from_outside_and_decide_nothing(world):

@@ -5,7 +5,7 @@ engine must store. Keys: a kind, a slash, names, and before a last part a tab, w
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -37,8 +37,6 @@ T = TypeVar("T")
 Listed = tuple[tuple[str, int], ...]  # lease ids and tokens
 Index = dict[str, dict[str, T]]
 
-# Things in one record. Engines compare records by their keys, and some read all of a large one to get to its key.
-CHUNK_MAX: Final = 32
 BUCKET_CHARS: Final = 8  # of the ten that are milliseconds: a bucket holds the leases of a quarter of a second
 
 
@@ -263,11 +261,9 @@ class Books:
         changes = self.changes
         chunks = _by_log(self.events) if self.copied else _grouped(self.events, attrgetter("space"))
         for space, events in chunks.items():
-            for some in _portions(events):
-                changes[event_key(space, some[-1].seq)] = some
+            changes[event_key(space, events[-1].seq)] = events
         for bucket, ends in _grouped(self.ends, bucket_of).items():
-            for few in _portions(ends):
-                changes[end_key(bucket, few[-1].seq)] = few
+            changes[end_key(bucket, ends[-1].seq)] = ends
         taken = Batch(
             self.batch, self.rev, self.token, self.seq, self.now_ms, changes, self.born, self.wiped, self.events
         )
@@ -302,14 +298,6 @@ def _grouped(things: list[T], group_of: Callable[[T], str]) -> dict[str, list[T]
     for thing in things:
         groups.setdefault(group_of(thing), []).append(thing)
     return groups
-
-
-def _portions(things: list[T]) -> Iterator[list[T]]:
-    if len(things) <= CHUNK_MAX:
-        yield things
-    else:
-        for at in range(0, len(things), CHUNK_MAX):
-            yield things[at : at + CHUNK_MAX]
 
 
 def bucket_of(end: LeaseEnd) -> str:

@@ -60,10 +60,11 @@ BUSY_MS: Final = 1_000
 # SQLite takes 32,766 parameters per statement; a statement of this size is still kept prepared by apsw.
 ROWS_PER_STATEMENT: Final = 500
 
+# The records have row ids: in a table without, SQLite reads all of a large record to compare its key with another.
 SCHEMA: Final = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE journal (id INTEGER PRIMARY KEY, head BLOB NOT NULL, changes BLOB NOT NULL);
-CREATE TABLE records (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE records (key TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};

@@ -352,6 +352,8 @@ async def test_a_database_of_version_1_is_read_as_it_was_meant(database: Path, r
     engine = SqliteEngine(database)
     assert await engine.head() == Head(2, 3, 6, 50, "b", 2**40, 10, farewell=True)
     assert await everything(engine) == [Record("a/3", b"three"), Record("c", b"last"), Record("ключ/中", b"")]
+    await commit(engine, Put("c", b"newest"), Delete("a/3"))
+    assert await everything(engine) == [Record("c", b"newest"), Record("ключ/中", b"")]
     await engine.close()
 
 

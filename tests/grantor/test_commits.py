@@ -4,6 +4,7 @@ import pytest
 from stage import Caller, Listener, Stage, settled, soon
 
 from openintent import records
+from openintent.core.answers import Reply
 from openintent.core.commands import GetLease, Heartbeat, ListLeases, Release, Renew
 from openintent.engines.base import Put
 from openintent.errors import EngineUnavailable
@@ -96,6 +97,16 @@ async def test_answers_of_a_turn_leave_together_at_its_end_behind_the_commit(sta
     stage.grantor.see_to_it()
     assert told == ["commit", "renewed"]
     assert await bob.heard() == "sent"
+
+
+async def test_a_command_that_fails_keeps_no_later_answer_back(stage, monkeypatch):
+    await stage.acquire("ann").heard()
+    with monkeypatch.context() as broken, pytest.raises(ZeroDivisionError):
+        broken.setattr(stage.grantor, "decide", lambda _command: 1 // 0)
+        stage.do(Renew(lease_id="L1", holder="ann"))
+    caller = Caller(stage.grantor)
+    caller.answer(Reply(None, 0, 1, stage.grantor.term))  # of a handler that had to wait: no turn is under way
+    assert caller.outcome == "sent"
 
 
 async def test_a_commit_that_cannot_even_be_sent_ends_the_term_and_nobody_hangs(stage, monkeypatch):

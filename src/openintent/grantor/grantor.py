@@ -160,9 +160,10 @@ class Grantor:
     def apply(self, command: Command) -> Reply:
         """Carry out a command now. The reply may be shown to nobody before `park` lets it go."""
         self.look()
-        reply = self.decide(command)
-        self.see_to_it()
-        return reply
+        try:
+            return self.decide(command)
+        finally:
+            self.see_to_it()
 
     def look(self) -> None:
         """See what time it is, for the commands that are decided next; `NotServing` if none may be.

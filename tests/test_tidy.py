@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "workflows": BOTTOM | {"agents", "client"},
 }
 LIBRARY_OF_ENGINE = {
-    "apsw": ("sqlite_database.py", "backup.py"),
+    "apsw": ("sqlite_file.py", "sqlite_database.py", "sqlite_here.py", "backup.py"),
     "grpc": ("etcd.py",),
     "kazoo": ("zookeeper_line.py",),
     "psycopg": ("postgres.py", "postgres_place.py"),

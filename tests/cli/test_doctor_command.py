@@ -20,7 +20,8 @@ from openintent.cli.doctor_disk import Database, Header, database_facts, filesys
 from openintent.cli.doctor_facts import Clock, Facts, Package, gather, is_plain_build
 from openintent.cli.doctor_net import Neighbour, ask, neighbour
 from openintent.engines.lockfile import Entry, LockFile, Look
-from openintent.engines.sqlite_database import APPLICATION_ID, SCHEMA_VERSION, Store
+from openintent.engines.sqlite_database import Store
+from openintent.engines.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
 from openintent.server.keys import issued
 from openintent.server.settings import Settings
 

@@ -18,6 +18,7 @@ from openintent.engines import lockfile
 from openintent.engines.apart import ApartEngine
 from openintent.engines.apart_program import Line, Program
 from openintent.engines.apart_words import Announce, Close, Open, Reopen, frame
+from openintent.engines.base import Head
 from openintent.engines.lockfile import LockFile
 from openintent.engines.sqlite_database import SqliteDatabase
 from openintent.errors import EngineInUse
@@ -164,7 +165,7 @@ def test_it_ends_after_the_last_request(database: Path):
     ours, theirs = socket.socketpair()
     lock = LockFile(database)
     with ours, theirs:
-        ours.sendall(frame(Open("", os.getpid())) + frame(Reopen()) + frame(Close()) + frame(Reopen()))
+        ours.sendall(frame(Open("", os.getpid())) + frame(Reopen(Head())) + frame(Close()) + frame(Reopen(Head())))
         Program(Line(theirs), os.dup(lock.fileno()), database).run()
     with pytest.raises(EngineInUse):
         SqliteDatabase(database)

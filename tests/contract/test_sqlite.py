@@ -17,7 +17,7 @@ import apsw
 import pytest
 from engine_words import LAST, commit, crash_image, everything, following, keys, puts
 
-from openintent.engines import sqlite_database, worker
+from openintent.engines import sqlite_database, sqlite_file, worker
 from openintent.engines.base import Delete, Head, OutcomeUncertain, Put, Record
 from openintent.engines.sqlite import SqliteEngine
 from openintent.engines.sqlite_database import Store
@@ -220,7 +220,7 @@ def test_a_database_of_another_program_is_refused_and_left_alone(database: Path)
 def test_a_database_of_a_newer_version_is_refused(database: Path):
     Store(database).close()
     db = apsw.Connection(str(database))
-    db.pragma("user_version", sqlite_database.SCHEMA_VERSION + 1)
+    db.pragma("user_version", sqlite_file.SCHEMA_VERSION + 1)
     db.close()
     assert refusal(database) == f"{database} was written by a newer openintent (format 2, this one knows 1)"
 
@@ -247,7 +247,7 @@ def test_folding_in_slices_keeps_everything_at_each_step(database: Path, small_b
     expected: dict[str, bytes] = {}
     for number in range(40):
         changes = (Put(f"{number % 7}", b"%d" % number), Delete(f"{(number + 3) % 7}"))
-        store.append(sqlite_database._encode(Head(1, number)), changes, sqlite_database._encode(changes))
+        store.append(sqlite_database.encode_head(Head(1, number)), changes, sqlite_database.encode_changes(changes))
         expected[f"{number % 7}"] = b"%d" % number
         expected.pop(f"{(number + 3) % 7}", None)
     steps = 0
@@ -294,7 +294,7 @@ async def test_a_quiet_moment_with_nothing_to_fold_passes(engine: SqliteEngine):
 async def test_the_wal_does_not_grow_for_ever(engine: SqliteEngine, database: Path):
     for number in range(500):
         await commit(engine, Put(f"{number % 10}", bytes(40_000)))
-    assert Path(f"{database}-wal").stat().st_size < 2 * sqlite_database.WAL_BYTES_KEPT
+    assert Path(f"{database}-wal").stat().st_size < 2 * sqlite_file.WAL_BYTES_KEPT
 
 
 # The thread

@@ -1,8 +1,9 @@
 """strace beside a server: see each call by which it changes the disk, end it at one, or let that fail.
 
 A server has a process of its own for its file, with one thread, which opens the database when the server starts and
-then commits. strace counts the calls of each name by itself: a `Point` is exact. Where that process ends, the server
-is ended, too (`end_together`): by itself it would go on with another one, which is for other tests.
+then commits; but while nobody is in a hurry (`hurry`) the server commits by itself. strace counts the calls of each
+name by itself: a `Point` is exact. Where that process ends, the server is ended, too (`end_together`): by itself it
+would go on with another one, which is for other tests.
 """
 
 import asyncio
@@ -12,14 +13,17 @@ import shutil
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic_ns
 from typing import NamedTuple
 
 import pytest
+from rawhttp import Connection
 from serverprocess import ServerProcess
 
+from openintent.core.timers import HURRY_MS
 from openintent.engines.apart_child import PROGRAM
 
 # By the first all files come into being; by the last the process tells the server that it is done.
@@ -107,15 +111,23 @@ def was_killed(log: Path) -> bool:
     return False
 
 
-class Tracer:
-    """Traces one process from construction until `end`, or until that is no more."""
+async def hurry(connection: Connection, space: str = "hurry") -> None:
+    """From now on, for some 15 s, and after each restart, the process for the file makes all commits."""
+    body = {"scope": f"{monotonic_ns()}", "ttl_seconds": 0.75 * HURRY_MS / 1_000}
+    assert (await connection.call("POST", f"/spaces/{space}/leases", body)).ok
 
-    def __init__(self, process: int, log: Path | str, *how: str) -> None:
-        command = ["strace", "-p", str(process), "-o", str(log), "-e", TRACED, *how]
+
+class Tracer:
+    """Traces processes from construction until `end`, or until they are no more."""
+
+    def __init__(self, processes: Sequence[int], log: Path | str, *how: str) -> None:
+        traced = [word for process in processes for word in ("-p", str(process))]
+        command = ["strace", *traced, "-o", str(log), "-e", TRACED, *how]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         assert self._process.stderr is not None
-        said = self._process.stderr.readline()
-        assert said.endswith("attached\n"), said
+        for _ in processes:
+            said = self._process.stderr.readline()
+            assert said.endswith("attached\n"), said
 
     def end(self) -> None:
         """The process goes on by itself."""
@@ -126,7 +138,7 @@ class Tracer:
 
 @contextmanager
 def tracing(process: int, log: Path | str, *how: str) -> Iterator[Tracer]:
-    tracer = Tracer(process, log, *how)
+    tracer = Tracer([process], log, *how)
     try:
         yield tracer
     finally:

@@ -18,7 +18,17 @@ from promises import EVERYTHING, SHARED, Agent, check_log, check_order
 from proving import Figures, size
 from rawhttp import Connection
 from serverprocess import ServerProcess
-from straced import Point, born, end_together, points, require_strace, traced_from_birth, tracing, was_killed
+from straced import (
+    Point,
+    born,
+    end_together,
+    hurry,
+    points,
+    require_strace,
+    traced_from_birth,
+    tracing,
+    was_killed,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -28,9 +38,10 @@ WAIT_S = 1.0
 POINTS = size("crash_points", 5)  # spread over all there are, one at least of each stage; 0: every one
 AT_ONCE = 2  # servers side by side
 
-# The server ends in one of these parts of its life; the recovery begins with what a killed server left.
-START, WORK, RECOVERY = "first start", "work and stop", "recovery"
-STAGES = (START, WORK, RECOVERY)
+# The server ends in one of these parts of its life; the recovery begins with what a killed server left. It ends before
+# a call of its process for the file; but where it commits by itself, before one of its own.
+START, WORK, SPOT, RECOVERY = "first start", "work and stop", "work on the spot and stop", "recovery"
+STAGES = (START, WORK, SPOT, RECOVERY)
 
 
 class Crash(NamedTuple):
@@ -43,6 +54,7 @@ class Script:
     """Two agents, one call after the other, each time the same calls; and what they were promised."""
 
     server: ServerProcess
+    hurried: bool  # the process for the file makes all commits
     agents: list[Agent] = field(default_factory=list)
     stopped: bool = False  # all was done, and the server may have said farewell
 
@@ -70,6 +82,8 @@ class Script:
 
     async def run(self) -> None:
         """All of it, or until a call gets no answer."""
+        if self.hurried:
+            await hurry(self.watcher, self.agents[0].name)  # whose log is read
         for agent in self.agents:
             if not self.broken:
                 await agent.create()
@@ -116,10 +130,10 @@ class Script:
 
 @asynccontextmanager
 async def started(server: ServerProcess, stage: str, log: Path, *how: str) -> AsyncIterator[bool]:
-    """A server that is ready, or is dead before that. Its process for the file is traced from then on."""
-    if stage == WORK:
+    """A server that is ready, or is dead before that. It, or its process for the file, is traced from then on."""
+    if stage in (WORK, SPOT):
         await asyncio.to_thread(server.start)
-        with tracing(await born(server), log, *how):
+        with tracing(server.pid if stage == SPOT else await born(server), log, *how):
             async with ending_together(server, log):
                 yield True
     else:
@@ -146,7 +160,7 @@ async def live(server: ServerProcess, script: Script, stage: str, log: Path, *ho
         server.kill()
         script.hang_up()
     async with started(server, stage, log, *how) as ready:
-        if stage == WORK:
+        if stage in (WORK, SPOT):
             await script.run()
             script.hang_up()
         script.stopped = ready and not script.broken
@@ -180,7 +194,7 @@ class Trial:
             log = folder / "trace"
             server = ServerProcess(folder / "leases.db")
             try:
-                assert not await live(server, Script(server), stage, log)
+                assert not await live(server, Script(server, stage != SPOT), stage, log)
             finally:
                 server.kill()
             self.listed[stage] = [Crash(stage, point) for point in points(log, server.database)]
@@ -195,7 +209,7 @@ class Trial:
             folder = self.folder / str(number)
             folder.mkdir()
             server = ServerProcess(folder / "leases.db")
-            script = Script(server)
+            script = Script(server, crash.stage != SPOT)
             try:
                 await self._crash(server, script, crash)
             except BaseException as error:

@@ -7,40 +7,31 @@ import resource
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
+from failingdisk import Storage, fill, injected
 from proving import Figures, size
 from rawhttp import Answer, Connection
 from serverprocess import ServerProcess
-from straced import Tracer, committer, require_strace
+from straced import committer, hurry
 
 pytestmark = pytest.mark.anyio
 
 DISK_BYTES = 64 * 1_024 * 1_024
 PATIENCE_S = 20.0
-TOUCHED = re.compile(r"^(pwrite64|fdatasync)\(\d+<([^>]*)>", re.MULTILINE)  # what was done to which file, in a trace
+TOUCHED = re.compile(r"^(?:\d+ +)?(pwrite64|fdatasync)\(\d+<([^>]*)>", re.MULTILINE)  # what to which file, in a trace
 IMPATIENCE_S = 1.0  # the server takes 10 s to answer that it cannot find out what became of a request
-
-
-@dataclass
-class Storage:
-    """Where a server keeps its file, and how to make writes there fail."""
-
-    name: str
-    server: ServerProcess
-    squeeze: Callable[[], None]
-    relieve: Callable[[], None]
 
 
 @pytest.fixture
 def limited(tmp_path: Path) -> Iterator[Storage]:
-    """No file of the server may grow beyond one page (EFBIG)."""
+    """No file of the process for the file may grow beyond one page (EFBIG)."""
     server = ServerProcess(tmp_path / "leases.db")
 
     def limit(size: int) -> None:
@@ -48,7 +39,7 @@ def limited(tmp_path: Path) -> Iterator[Storage]:
         assert process is not None
         resource.prlimit(process, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
-    yield Storage("file too large (EFBIG)", server, lambda: limit(4_096), lambda: limit(resource.RLIM_INFINITY))
+    yield Storage("file too large (EFBIG)", server, lambda: limit(4_096), lambda: limit(resource.RLIM_INFINITY), True)
     server.kill()
 
 
@@ -71,49 +62,6 @@ def full(tmp_path: Path) -> Iterator[Storage]:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)  # its process dies a moment after the server
 
 
-def fill(ballast: Path) -> None:
-    """Take every free block there is. What the server gives back later must be taken again."""
-    with ballast.open("ab", buffering=0) as file:
-        while True:
-            try:
-                file.write(bytes(4_096))
-            except OSError:
-                return
-
-
-@dataclass
-class Injection:
-    """Calls of the process that commits fail, from `squeeze` to `relieve`."""
-
-    server: ServerProcess
-    how: str
-    log: Path | str = os.devnull
-    tracer: Tracer | None = None
-
-    def squeeze(self) -> None:
-        if self.tracer is None:
-            process = committer(self.server)
-            assert process is not None
-            self.tracer = Tracer(process, self.log, "-y", "-e", self.how)
-
-    def relieve(self) -> None:
-        if self.tracer is not None:
-            self.tracer.end()
-            self.tracer = None
-
-
-@contextmanager
-def injected(folder: Path, name: str, how: str, log: Path | str = os.devnull) -> Iterator[Storage]:
-    require_strace()
-    server = ServerProcess(folder / "leases.db")
-    injection = Injection(server, how, log)
-    try:
-        yield Storage(name, server, injection.squeeze, injection.relieve)
-    finally:
-        server.kill()
-        injection.relieve()
-
-
 @pytest.fixture
 def unsynced(tmp_path: Path) -> Iterator[Storage]:
     """Every sync fails (EIO)."""
@@ -126,6 +74,16 @@ def unwritten(tmp_path: Path) -> Iterator[Storage]:
     """Every write fails (EIO)."""
     with injected(tmp_path, "every write fails (EIO)", "inject=pwrite64:error=EIO") as storage:
         yield storage
+
+
+@pytest.fixture
+def unsynced_in_a_hurry(unsynced: Storage) -> Storage:
+    return replace(unsynced, name=f"{unsynced.name}, in a hurry", hurried=True)
+
+
+@pytest.fixture
+def unwritten_in_a_hurry(unwritten: Storage) -> Storage:
+    return replace(unwritten, name=f"{unwritten.name}, in a hurry", hurried=True)
 
 
 @pytest.fixture
@@ -163,7 +121,9 @@ def started(request: pytest.FixtureRequest) -> Storage:
     return found
 
 
-@pytest.fixture(params=["limited", "full", "unsynced", "unwritten"])
+@pytest.fixture(
+    params=["limited", "full", "unsynced", "unwritten", "unsynced_in_a_hurry", "unwritten_in_a_hurry"],
+)
 def storage(request: pytest.FixtureRequest) -> Storage:
     return started(request)
 
@@ -310,6 +270,8 @@ async def test_while_nothing_can_be_stored_nothing_is_acknowledged_and_afterward
     agent, prober = Connection(server.port, "a"), Connection(server.port, "prober")
     notes = Notes(Connection(server.port, "writer"))
     try:
+        if storage.hurried:
+            await hurry(prober)
         taken = await agent.call("POST", "/spaces/s/leases", {"scope": "build", "ttl_seconds": 60})
         assert (await agent.call("POST", "/intents", {"id": "i", "title": "i"})).ok
         for _ in range(20):
@@ -359,6 +321,8 @@ async def test_each_of_many_short_failures_ends_a_term_and_every_answer_is_true(
     try:
         for _ in range(FAILURES):
             term = await ready_again(prober)
+            if shaky.hurried:
+                await hurry(prober)
             shaky.squeeze()
             await failed(prober, term=term)
             shaky.relieve()
@@ -382,12 +346,18 @@ async def test_each_of_many_short_failures_ends_a_term_and_every_answer_is_true(
 
 
 @pytest.mark.slow
-async def test_after_a_failed_sync_the_database_is_written_anew_before_anything_is_acknowledged(tmp_path: Path):
+@pytest.mark.parametrize("hurried", [True, False], ids=["in a hurry", "on the spot"])
+async def test_after_a_failed_sync_the_database_is_written_anew_before_anything_is_acknowledged(
+    tmp_path: Path, hurried: bool
+):
     """The system may say of a second sync that it succeeded, and have forgotten what the first one could not write."""
     log = tmp_path / "trace"
     with injected(tmp_path, "one sync fails", "inject=fdatasync:error=EIO:when=1", log) as storage:
         storage.server.start()
         notes = Notes(Connection(storage.server.port, "writer"))
+        await notes.write()
+        if hurried:
+            await hurry(notes.connection)
         storage.squeeze()
         await notes.write()
         storage.relieve()

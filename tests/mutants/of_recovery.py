@@ -228,7 +228,7 @@ COMMITS: Final = (
         (
             Edit(
                 "grantor/grantor.py",
-                "        send_all(self._parcels.pop(batch.number, []))",
+                "        send_all(self._parcels.pop(commit.batch.number, []))",
                 "        for number in list(self._parcels):\n            send_all(self._parcels.pop(number))",
             ),
         ),
@@ -254,15 +254,14 @@ COMMITS: Final = (
                 "grantor/grantor.py",
                 "            await commit.settled()\n",
                 "            await commit.settled()\n"
-                "            await self._leadership.commit(self._head(batch), commit.later)\n",
+                "            await self._leadership.commit(head_after(commit.head, commit.batch), commit.later)\n",
             ),
             Edit(
                 "grantor/grantor.py",
-                "            commit.outcome = self._leadership.commit(commit.head, encoded(batch))\n",
-                "            changes = encoded(batch)\n"
-                "            half = len(changes) // 2\n"
-                "            commit.later = changes[half:]\n"
-                "            commit.outcome = self._leadership.commit(commit.head, changes[:half])\n",
+                "                commit.outcome = self._leadership.commit(commit.head, changes)\n",
+                "                half = len(changes) // 2\n"
+                "                commit.later = changes[half:]\n"
+                "                commit.outcome = self._leadership.commit(commit.head, changes[:half])\n",
             ),
             Edit(
                 "grantor/commit.py",
@@ -331,4 +330,40 @@ COMMITS: Final = (
     ),
 )
 
-MUTANTS: Final = (*TERMS, *COMMITS)
+SPOTS: Final = (
+    Mutant(
+        "the loop waits for the disk while a holder is in a hurry",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "self._begin_commit(here=books.timers.hurry_ms <= books.now_ms)",
+                "self._begin_commit(here=True)",
+            ),
+        ),
+        (tests("grantor/test_on_the_spot.py"),),
+    ),
+    Mutant(
+        "only the grant of a short lease is a hurry, not its renewal",
+        (
+            Edit(
+                "core/timers.py",
+                "HURRY_MS and isinstance(thing, Lease):",
+                "HURRY_MS and isinstance(thing, Lease) and thing.timer_ms == DEAD:",
+            ),
+        ),
+        (tests("grantor/test_on_the_spot.py"),),
+    ),
+    Mutant(
+        "behind one that is on its way a commit is made on the spot, and told of first",
+        (
+            Edit(
+                "grantor/grantor.py",
+                "            self._begin_commit()\n        if self._stopping",
+                "            self._begin_commit(here=True)\n        if self._stopping",
+            ),
+        ),
+        (tests("grantor/test_on_the_spot.py"),),
+    ),
+)
+
+MUTANTS: Final = (*TERMS, *COMMITS, *SPOTS)

@@ -97,7 +97,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a process that takes the place of a killed one believes whatever it finds",
-        (Edit("engines/apart_program.py", "            database.reopen(known)", "            database.reopen()"),),
+        (
+            Edit(
+                "engines/apart_program.py",
+                "if known is not None:\n            database.reopen(known)",
+                "if known is not None:\n            database.reopen()",
+            ),
+        ),
         (tests("contract/test_apart.py"),),
     ),
     Mutant(
@@ -150,8 +156,55 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a commit is not synced to the disk",
-        (Edit("engines/sqlite_database.py", 'db.pragma("synchronous", "full")', 'db.pragma("synchronous", "normal")'),),
+        (Edit("engines/sqlite_file.py", 'db.pragma("synchronous", "full")', 'db.pragma("synchronous", "normal")'),),
         (tests("power/test_power_cuts.py::test_a_power_cut_loses_nothing_that_was_acknowledged"),),
         number=28,
+    ),
+    Mutant(
+        "a server commits by itself while its process for the file has something to do",
+        (Edit("engines/apart.py", "            self._child.is_idle\n            and self", "            self"),),
+        (tests("contract/test_here.py"),),
+    ),
+    Mutant(
+        "a server that commits by itself does not look whether the head has moved",
+        (
+            Edit(
+                "engines/apart.py",
+                "(expect.term, expect.beat, expect.rev) == (self._head.term, self._head.beat, self._head.rev)",
+                "True",
+            ),
+        ),
+        (tests("contract/test_here.py"),),
+    ),
+    Mutant(
+        "a server that commits by itself uses tokens that were never reserved",
+        (Edit("engines/apart.py", "            and head.token <= self._token_ready\n", ""),),
+        (tests("contract/test_here.py"),),
+    ),
+    Mutant(
+        "a server that commits by itself begins a term of which the lock file does not know",
+        (Edit("engines/apart.py", "            and head.term == self._head.term\n", ""),),
+        (tests("contract/test_here.py"),),
+    ),
+    Mutant(
+        "a server whose lock file was deleted commits by itself",
+        (Edit("engines/apart.py", "            and self._lock.held\n", ""),),
+        (tests("contract/test_here.py"),),
+    ),
+    Mutant(
+        "the process for the file is not told of what the server committed by itself",
+        (Edit("engines/apart.py", "            self._child.ask(CatchUp()).cancel()", "            pass"),),
+        (tests("contract/test_here.py"),),
+    ),
+    Mutant(
+        "a server goes on after a commit of its own has failed",
+        (Edit("engines/sqlite_here.py", '            self.failure = f"must be reopened: {error}"\n', ""),),
+        (tests("contract/test_here.py"),),
+        number=29,
+    ),
+    Mutant(
+        "a server that commits by itself waits for a slow disk again and again",
+        (Edit("engines/sqlite_here.py", "            self._rests_until = ended + PAUSE_S", "            pass"),),
+        (tests("contract/test_here.py"),),
     ),
 )

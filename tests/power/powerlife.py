@@ -10,9 +10,11 @@ from unittest.mock import patch
 
 import apsw
 from powerdisk import Image, Journal, Names, Sync, Truncate
+from powerspot import SpotEngine
 from powervfs import recorded
 from stage import BootClock, Caller, soon
 
+from openintent.core import timers
 from openintent.core.answers import Granted, Queued, Reply
 from openintent.core.commands import (
     Acquire,
@@ -25,9 +27,8 @@ from openintent.core.commands import (
     Revoke,
     Tick,
 )
-from openintent.engines import sqlite_database
+from openintent.engines import sqlite_database, sqlite_file
 from openintent.engines.base import Change, Delete, Head, Put
-from openintent.engines.sqlite import SqliteEngine
 from openintent.grantor import retention
 from openintent.grantor.grantor import Grantor
 from openintent.model import Ask, Intent, Limits, Patch
@@ -36,13 +37,8 @@ DATABASE = "leases.db"
 LIMITS = Limits(events_kept_max=60, ended_kept_max=10)
 # A script of some hundred commits is to fold, to fill the WAL, and to cut it back, many times; and when it does so is
 # to depend on the commits alone, never on how idle the machine is.
-SMALL = {
-    "SLICE_WEIGHT": 30,
-    "FORCED_WEIGHT": 60,
-    "IDLE_WEIGHT": 1_000_000,
-    "CHECKPOINT_PAGES": 25,
-    "WAL_BYTES_KEPT": 60_000,
-}
+SMALL_SLICES = {"SLICE_WEIGHT": 30, "FORCED_WEIGHT": 60, "IDLE_WEIGHT": 1_000_000}
+SMALL_WAL = {"CHECKPOINT_PAGES": 25, "WAL_BYTES_KEPT": 60_000}
 
 Records = Mapping[str, bytes]
 
@@ -68,6 +64,10 @@ class Folded(NamedTuple):
     """Some commits have gone from the journal of the engine into its records."""
 
 
+class Spot(NamedTuple):
+    """The commit that has just returned was made on the spot."""
+
+
 class Chain:
     """The commits of a life, and the records after each; number 0 is what the life began with."""
 
@@ -86,6 +86,11 @@ class Chain:
                 after = {key: value for key, value in after.items() if not change.first <= key < change.last}
         self.heads.append(head)
         self.records.append(after)
+
+    def drop(self) -> None:
+        """The last one was not even tried."""
+        self.heads.pop()
+        self.records.pop()
 
 
 class Client(Caller):
@@ -137,13 +142,13 @@ class Life:
             seen["checkpoint"] += isinstance(step, Sync) and named[step.file] == DATABASE
             seen["WAL cut back"] += isinstance(step, Truncate) and named[step.file] == f"{DATABASE}-wal"
             seen["name gone"] += isinstance(step, Names) and None in step.changed.values()
-        for kind in (Folded, Stopped, Told):
+        for kind in (Folded, Spot, Stopped, Told):
             seen[kind.__name__.lower()] = len(self.journal.notes(kind))
         seen["events forgotten"] += "h/" in self.chain.records[-1]
         return seen
 
     async def _open(self) -> None:
-        self._engine = SqliteEngine(self._database)
+        self._engine = SpotEngine(self._database, self._rng)
         watch(self._engine, self.chain, self.journal)
         self.grantor = Grantor(
             self._engine, LIMITS, member="m", boot_clock_ms=self._clock, wall_clock_ms=lambda: 1_000_000
@@ -235,32 +240,46 @@ class Life:
         return f"{self._rng.randrange(1 << 32):08x}-{self._ids}"
 
 
-def watch(engine: SqliteEngine, chain: Chain, journal: Journal) -> None:
+def watch(engine: SpotEngine, chain: Chain, journal: Journal) -> None:
     """Note each commit before it is tried, and again at the instant at which the engine says that it is durable."""
     database = engine._database
-    commit, fold = database.commit, database._store.fold
+    commit, append, fold = database.commit, engine._here.append, database._store.fold
 
     def noted_commit(expect: Head, head: Head, changes: tuple[Change, ...]) -> None:
         chain.add(head, changes)
         commit(expect, head, changes)
         journal.mark(Returned(len(chain.heads) - 1))
 
+    def noted_append(head: Head, changes: tuple[Change, ...]) -> bool:
+        chain.add(head, changes)
+        if not append(head, changes):
+            chain.drop()
+            return False
+        journal.mark(Returned(len(chain.heads) - 1))
+        journal.mark(Spot())
+        return True
+
     def noted_fold() -> None:
         fold()
         journal.mark(Folded())
 
-    database.commit, database._store.fold = noted_commit, noted_fold
+    database.commit, engine._here.append, database._store.fold = noted_commit, noted_append, noted_fold
 
 
 @contextmanager
 def small_bounds(synchronous: str = "full") -> Iterator[None]:
     """The engine with small bounds; and how careful SQLite is, which is for tests alone to lower."""
-    configure = sqlite_database._configure
+    configure = sqlite_file.configure
 
     def configured(db: apsw.Connection, path: Path) -> None:
         configure(db, path)
         if synchronous != "full":
             db.pragma("synchronous", synchronous)
 
-    with patch.multiple(sqlite_database, _configure=configured, **SMALL), patch.object(retention, "LOOK_S", 3_600.0):
+    with (
+        patch.multiple(sqlite_file, configure=configured, **SMALL_WAL),
+        patch.multiple(sqlite_database, **SMALL_SLICES),
+        patch.object(retention, "LOOK_S", 3_600.0),
+        patch.object(timers, "HURRY_MS", 0),  # so that commits are made on the spot
+    ):
         yield

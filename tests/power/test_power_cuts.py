@@ -19,7 +19,7 @@ IMAGES_PER_LIFE = 200  # a life of 150 steps has about three thousand instants
 SEED = size("power_seed", 1)
 FOLD = Store.fold
 # Each of these must have happened, or the cuts could not have hit it.
-SITUATIONS = {"checkpoint", "WAL cut back", "name gone", "folded", "stopped", "told", "events forgotten"}
+SITUATIONS = {"checkpoint", "WAL cut back", "name gone", "folded", "spot", "stopped", "told", "events forgotten"}
 
 
 async def many(folder, figures, images: int) -> Tally:

@@ -8,6 +8,7 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import NoReturn
 
 from history import History
 from scenario import one_of
@@ -93,9 +94,29 @@ class SimEngine:
         return self._disk.head
 
     async def commit(self, *, expect: Head, head: Head, changes: Sequence[Change]) -> None:
+        kept = list(changes)
+        fate = self._fate(expect, head)
+        await asyncio.sleep(self._delay_s())
+        if expect != self._disk.head:
+            raise Deposed(self._disk.head)
+        if fate < self.fails:
+            self._fail(head, kept)
+        await self._write(head, kept)
+
+    def commit_here(self, *, expect: Head, head: Head, changes: Sequence[Change]) -> bool:
+        if self._pending or self.doom is not None or self._random.random() < 0.5:
+            return False
+        fate = self._fate(expect, head)
+        assert expect == self._disk.head
+        if fate < self.fails:
+            self._fail(head, changes)
+        self._disk.write(head, changes)
+        self._history.count("committed on the spot")
+        return True
+
+    def _fate(self, expect: Head, head: Head) -> float:
         if self.uncertain:
             raise EngineUnavailable("not reopened")
-        kept = list(changes)
         self._scheduler.happened()
         for seq in range(expect.seq + 1, head.seq + 1):
             self._disk.decided_at[seq] = self._scheduler.now
@@ -103,16 +124,14 @@ class SimEngine:
         if fate < self.fails / 2:
             self._history.count("disk full")
             raise EngineUnavailable("no space left")
-        await asyncio.sleep(self._delay_s())
-        if expect != self._disk.head:
-            raise Deposed(self._disk.head)
-        if fate < self.fails:
-            self._history.count("sync failed")
-            self.uncertain = True
-            if self._random.random() < 0.5:
-                self._disk.write(head, kept)
-            raise OutcomeUncertain("input/output error")
-        await self._write(head, kept)
+        return fate
+
+    def _fail(self, head: Head, changes: Sequence[Change]) -> NoReturn:
+        self._history.count("sync failed")
+        self.uncertain = True
+        if self._random.random() < 0.5:
+            self._disk.write(head, changes)
+        raise OutcomeUncertain("input/output error")
 
     async def _write(self, head: Head, changes: list[Change]) -> None:
         def write() -> None:

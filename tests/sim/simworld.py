@@ -21,6 +21,7 @@ from simstore import FencedStore
 from openintent.chance import SPREAD
 from openintent.client import calls, drivers, flows
 from openintent.client.calls import Wish
+from openintent.core import timers
 from openintent.engines import journaled
 from openintent.errors import OpenIntentError
 from openintent.grantor import grantor
@@ -325,10 +326,13 @@ class _Determined:
         # So little is written in a history that nothing would ever be folded.
         self._weights = journaled.IDLE_WEIGHT, journaled.SLICE_WEIGHT
         journaled.IDLE_WEIGHT, journaled.SLICE_WEIGHT = 40, 20  # type: ignore[misc]
+        # Every ttl is short here, and somebody would always be in a hurry.
+        self._hurry_ms, timers.HURRY_MS = timers.HURRY_MS, 700  # type: ignore[misc]
 
     def __exit__(self, *_: object) -> None:
         lease_routes._random_bits, drivers.boot_s, grantor.Ledger = self._bits, self._clock, self._ledger  # type: ignore[misc]
         journaled.IDLE_WEIGHT, journaled.SLICE_WEIGHT = self._weights  # type: ignore[misc]
+        timers.HURRY_MS = self._hurry_ms  # type: ignore[misc]
         events._set_running_loop(self._loop)
         global_random.setstate(self._state)
 

@@ -23,6 +23,7 @@ PROCESSES = size("processes", 1)
 NEEDED = (
     "asked again after its end",
     "at risk",
+    "committed on the spot",
     "counted",
     "crash with a commit on its way",
     "crash within a commit",

@@ -19,7 +19,7 @@ from openintent.cli.doctor_facts import Facts
 from openintent.cli.doctor_net import Neighbour
 from openintent.cli.show import seconds
 from openintent.engines import without_secret
-from openintent.engines.sqlite_database import APPLICATION_ID, SCHEMA_VERSION
+from openintent.engines.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
 from openintent.server.openfiles import FILES_BESIDES
 from openintent.server.settings import ENV_PREFIX, Settings
 

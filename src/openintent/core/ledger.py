@@ -119,6 +119,11 @@ class Ledger:
         taken, self.books.outbox = self.books.outbox, []
         return taken
 
+    def take_lengths(self) -> dict[tuple[str, str], int]:
+        """The queues that have changed, by space and scope, since the last call."""
+        taken, self.books.queues = self.books.queues, {}
+        return taken
+
     def take_batch(self) -> Batch:
         return self.books.take_batch()
 

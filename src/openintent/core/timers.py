@@ -5,16 +5,20 @@ Only one that moves earlier needs a new entry. What is far away lies in spans, i
 span is opened: its entries are put into a heap, not all at once if they are many, and time waits for that. So it makes
 no difference how many there are. Entries of things that died stay until their time comes, or until they are most of
 their span, which is then swept: a span at a time, so that nobody waits for all of them to be looked at.
+
+A lease that was due soon when it was last watched has a holder in a hurry: one with a short ttl comes up again and
+again, one with a long ttl that is renewed in time does not.
 """
 
 import heapq
 from typing import Final, Protocol
 
-from openintent.model import DEAD
+from openintent.model import DEAD, Lease
 
 NEVER: Final = 1 << 62
 SPAN_MS: Final = 256
 SORTED_PER_DUE: Final = 10  # entries of a span: to put so many into order takes less time than for one to fall due
+HURRY_MS: Final = 20_000  # who renews three times in so long a ttl can wait half of it for an answer
 LITTER_MIN: Final = 64  # below this many dead entries a span is not worth the walk
 
 
@@ -26,7 +30,19 @@ class Timed(Protocol):
 
 
 class Timers:
-    __slots__ = ("_dead", "_edge", "_far", "_n", "_near", "_opening", "_size", "_spans", "next_ms", "now_ms")
+    __slots__ = (
+        "_dead",
+        "_edge",
+        "_far",
+        "_n",
+        "_near",
+        "_opening",
+        "_size",
+        "_spans",
+        "hurry_ms",
+        "next_ms",
+        "now_ms",
+    )
 
     def __init__(self, now_ms: int = 0) -> None:
         self.now_ms = now_ms  # the ledger sets it with every command
@@ -39,6 +55,7 @@ class Timers:
         self._opening: list[Timed] = []  # what is left of the one before it, the last one first
         self._size = 0  # entries in all
         self.next_ms = NEVER  # no thing falls due before this instant; looked at with every command
+        self.hurry_ms = 0  # until this instant some holder is in a hurry
 
     def __len__(self) -> int:
         return self._size
@@ -52,6 +69,8 @@ class Timers:
     def watch(self, thing: Timed, due_ms: int) -> None:
         """The same for one that is not watched yet, or is known to be due earlier."""
         self._size += 1
+        if self.hurry_ms < due_ms < self.now_ms + HURRY_MS and isinstance(thing, Lease):
+            self.hurry_ms = due_ms
         span = due_ms // SPAN_MS
         if span < self._edge or due_ms - self.now_ms < 2 * SPAN_MS:
             at_ms = wake_ms = due_ms

@@ -6,6 +6,8 @@ another one, as after any error of the disk. It does not live longer than this p
 
 The lock is held here, and lent: while one such process has ended and the next one has not begun, nobody else can open
 the file. A server that has it to itself trusts in that also when it commits nothing.
+
+A small commit can also be made by this process itself, which then waits for the disk (`sqlite_here.py`).
 """
 
 import asyncio
@@ -13,14 +15,30 @@ import os
 from collections.abc import Awaitable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from openintent.engines.apart_child import Child
-from openintent.engines.apart_words import Announce, Answer, Close, Commit, Open, Reopen, Request, Scan, raised
+from openintent.engines.apart_words import (
+    Announce,
+    Answer,
+    CatchUp,
+    Close,
+    Commit,
+    Open,
+    Reopen,
+    Request,
+    Scan,
+    raised,
+)
 from openintent.engines.base import Change, Head, Record
-from openintent.engines.sqlite_database import SqliteDatabase, encode_changes, locked
+from openintent.engines.sqlite_database import IDLE_WEIGHT, SqliteDatabase, encode_changes, locked
+from openintent.engines.sqlite_here import Here
 from openintent.errors import EngineUnavailable
+
+# Of one or two requests. Where more arrive at a time, this process has better things to do than to wait for the disk.
+CHANGES_HERE_MAX: Final = 8
 
 
 class ApartEngine:
@@ -34,6 +52,7 @@ class ApartEngine:
         self._address = address
         self._head = Head()  # as it was in the newest answer, and so was the failure
         self._failure: str | None = None
+        self._token_ready = -1
         self._moved = asyncio.Event()
         self._closed = False
         self._lock = locked(self.path)
@@ -44,11 +63,13 @@ class ApartEngine:
             if answer.head is None:
                 self._child.gone()
             _check(answer)
+            undo.callback(self._child.gone)
+            self._here = Here(self.path)
             undo.pop_all()
         self._hear(answer)
 
     async def head(self) -> Head:
-        self._require_open()
+        self._require_sound()
         self._child.require_life()
         if self._failure is not None:
             raise EngineUnavailable(f"{self.path} {self._failure}")
@@ -56,8 +77,39 @@ class ApartEngine:
 
     def commit(self, *, expect: Head, head: Head, changes: Sequence[Change]) -> Awaitable[None]:
         """On its way when this returns."""
-        self._require_open()
+        self._require_sound()
+        self._tell_of_own()
         return _done(self._child.ask(Commit(expect, head, msgspec.Raw(encode_changes(tuple(changes))))))
+
+    def commit_here(self, *, expect: Head, head: Head, changes: Sequence[Change]) -> bool:
+        self._require_sound()
+        if len(changes) > CHANGES_HERE_MAX or not self._may_commit_here(expect, head):
+            return False
+        if not self._here.append(head, tuple(changes)):
+            return False
+        self._move(head)
+        if self._here.unread > IDLE_WEIGHT:
+            self._tell_of_own()
+        return True
+
+    def _may_commit_here(self, expect: Head, head: Head) -> bool:
+        """If not, then the process of the file may, or knows why not."""
+        return (
+            self._child.is_idle
+            and self._failure is None
+            and (expect.term, expect.beat, expect.rev) == (self._head.term, self._head.beat, self._head.rev)
+            # Who has the lock file is the process: it says there which terms have begun, and how far tokens may go.
+            and head.term == self._head.term
+            and head.token <= self._token_ready
+            and self._lock.held
+            and not self._here.rests
+        )
+
+    def _tell_of_own(self) -> None:
+        """Before anything else is asked of the process: what this one has committed."""
+        if self._here.unread and not self._child.has_ended:  # one that is yet to begin finds it
+            self._here.unread = 0
+            self._child.ask(CatchUp()).cancel()  # it is done all the same; if it fails, so does what is asked next
 
     async def scan(self, first: str, last: str, *, limit: int, reverse: bool = False) -> list[Record]:
         answer = await self._ask(Scan(first, last, limit, reverse))
@@ -73,15 +125,19 @@ class ApartEngine:
 
     async def reopen(self) -> None:
         self._require_open()
+        self._here.close()
         if self._child.has_ended:
             await self._restart()
         else:
-            await self._ask(Reopen())
+            _check(await self._child.ask(Reopen(self._head)))
+        self._here.reopen()
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
+        self._tell_of_own()
+        self._here.close()
         try:
             with suppress(EngineUnavailable):  # it may have ended before
                 await self._child.ask(Close())
@@ -104,7 +160,8 @@ class ApartEngine:
         _check(answer)
 
     async def _ask(self, request: Request) -> Answer:
-        self._require_open()
+        self._require_sound()
+        self._tell_of_own()
         answer = await self._child.ask(request)
         _check(answer)
         return answer
@@ -113,16 +170,24 @@ class ApartEngine:
         if self._closed:
             raise EngineUnavailable(f"{self.path} is closed")
 
+    def _require_sound(self) -> None:
+        self._require_open()
+        if self._here.failure is not None:
+            raise EngineUnavailable(f"{self.path} {self._here.failure}")
+
     def _hear(self, answer: Answer) -> None:
         """Each one, in their order, also if who asked has gone."""
         if answer.head is None:  # it is not open
             return
-        moved = answer.head != self._head
-        self._head, self._failure = answer.head, answer.failure
+        self._failure, self._token_ready = answer.failure, answer.token_ready
         self.notice = answer.notice or self.notice
-        if moved:
-            self._moved.set()
-            self._moved.clear()
+        if answer.head != self._head:
+            self._move(answer.head)
+
+    def _move(self, head: Head) -> None:
+        self._head = head
+        self._moved.set()
+        self._moved.clear()
 
 
 async def _done(answer: Awaitable[Answer]) -> None:

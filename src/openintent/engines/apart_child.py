@@ -48,6 +48,11 @@ class Child:
     def has_ended(self) -> bool:
         return bool(self._end)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it lives, and has nothing to do."""
+        return not self._asked and not self._end
+
     def open_now(self, request: Open) -> Answer:
         """The first request, for who has no loop yet: wait for the answer."""
         self._socket.settimeout(None)

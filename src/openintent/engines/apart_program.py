@@ -18,6 +18,7 @@ from typing import Final
 from openintent.engines.apart_words import (
     Announce,
     Answer,
+    CatchUp,
     Close,
     Commit,
     Inbox,
@@ -111,6 +112,7 @@ def _answer(database: SqliteDatabase, request: Request) -> Answer:
         None if database.notice is None else sayable(database.notice),
         error,
         tuple((record.key, record.value) for record in records),
+        database.token_ready,
     )
 
 
@@ -123,8 +125,10 @@ def _do(database: SqliteDatabase, request: Request) -> list[Record]:
             return database.scan(first, last, limit=limit, reverse=reverse)
         case Announce(address):
             database.announce(address)
-        case Reopen():
-            database.reopen()
+        case CatchUp():
+            database.catch_up()
+        case Reopen(known):
+            database.reopen(known)
         case Open(known=known) if known is not None:
             database.reopen(known)
         case Close():

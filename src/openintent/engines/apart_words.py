@@ -46,14 +46,18 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Reopen(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    pass
+    known: Head  # what was durable, as far as the server knows
 
 
 class Close(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """The last one."""
 
 
-Request = Open | Commit | Scan | Announce | Reopen | Close
+class CatchUp(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """The server has committed by itself."""
+
+
+Request = Open | Commit | Scan | Announce | Reopen | Close | CatchUp
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True):
@@ -72,6 +76,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     notice: str | None = None
     error: Failed | None = None
     records: tuple[tuple[str, bytes], ...] = ()
+    token_ready: int = -1  # `SqliteDatabase.token_ready`
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode

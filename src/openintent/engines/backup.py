@@ -29,7 +29,8 @@ import msgspec
 from openintent import records
 from openintent.engines.base import Head
 from openintent.engines.lockfile import Entry, LockFile, sync_folder
-from openintent.engines.sqlite_database import APPLICATION_ID, BUSY_MS, SCHEMA_VERSION, Store
+from openintent.engines.sqlite_database import Store
+from openintent.engines.sqlite_file import APPLICATION_ID, BUSY_MS, SCHEMA_VERSION
 from openintent.errors import EngineCorrupt, EngineError, EngineUnavailable
 
 # A slice is 1 MiB. Each is synced: what the operating system had yet to write would be written with the server's next

@@ -6,7 +6,7 @@ returned. It promises nothing about time and elects nobody: that is `grantor/lea
 """
 
 from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -115,3 +115,12 @@ class Engine(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class CommitsHere(Protocol):
+    """An engine that can also commit on the spot: sooner for one who is alone, but who calls waits for the disk."""
+
+    def commit_here(self, *, expect: Head, head: Head, changes: Sequence[Change]) -> bool:
+        """As `Engine.commit`, and all over when it returns. False: not now, and nothing happened."""
+        ...

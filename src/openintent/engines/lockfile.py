@@ -118,6 +118,10 @@ class LockFile:
         elif durable_term > self._entry.term:
             self._write(term=durable_term)
 
+    def ready(self, *, durable_term: int) -> int:
+        """Up to this token `prepare` has nothing to do; -1 if it has in any case."""
+        return self._entry.token_reserved if durable_term <= self._entry.term else -1
+
     def announce(self, address: str) -> None:
         self._write(address=address[:ADDRESS_CHARS_MAX])
 

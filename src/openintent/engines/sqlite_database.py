@@ -30,17 +30,13 @@ from openintent.engines.base import (
 )
 from openintent.engines.folding import coalesce
 from openintent.engines.lockfile import LockFile
+from openintent.engines.sqlite_file import BUSY_MS, connect
 from openintent.errors import EngineCorrupt, EngineUnavailable
 
 T = TypeVar("T")
 
-# Both are in the header of the file. The version covers the tables and the encoding of heads and changes.
-APPLICATION_ID: Final = int.from_bytes(b"OILs")
-SCHEMA_VERSION: Final = 1
-
-# The weight of a commit is its changes, one for itself, and one for each KiB. A slice of this weight takes 10 ms on
-# a plain SSD. In a larger one more changes cancel each other out, such as a lease that came and went; a commit that
-# arrives meanwhile waits for it.
+# A slice of this weight takes 10 ms on a plain SSD. In a larger one more changes cancel each other out, such as a lease
+# that came and went; a commit that arrives meanwhile waits for it.
 SLICE_WEIGHT: Final = 2_000
 # From here on a slice is folded whenever nobody asks for anything.
 IDLE_WEIGHT: Final = 2_000
@@ -49,37 +45,19 @@ FORCED_WEIGHT: Final = 10_000
 # An event loop that commits again and again asks much sooner than this: a silence this long is a real one.
 IDLE_S: Final = 0.002
 
-# SQLite copies the WAL into the database inside the commit that fills this many pages, 4 MiB, and then writes the WAL
-# again from its start, where a sync is faster than at a growing end. In two short trials against 4,000 pages this had
-# more commits per second and a shorter longest commit (1.3 against 1.8 ms), but a longer 99.9th percentile (0.8, 0.5).
-CHECKPOINT_PAGES: Final = 1_000
-# A WAL that one huge batch made larger is cut back to this.
-WAL_BYTES_KEPT: Final = 8 * 1_024 * 1_024
-# Only for somebody who has the file open in another program; among ourselves nobody waits for a lock.
-BUSY_MS: Final = 1_000
 # SQLite takes 32,766 parameters per statement; a statement of this size is still kept prepared by apsw.
 ROWS_PER_STATEMENT: Final = 500
 
-# The records have row ids: in a table without, SQLite reads all of a large record to compare its key with another.
-SCHEMA: Final = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE journal (id INTEGER PRIMARY KEY, head BLOB NOT NULL, changes BLOB NOT NULL);
-CREATE TABLE records (key TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
-COMMIT;
-"""
 LOCK_LOST: Final = "is given up, because its lock file was deleted: restart the server"
 
 APPEND: Final = "INSERT INTO journal (id, head, changes) VALUES (?, ?, ?)"
+READ: Final = "SELECT id, head, changes FROM journal WHERE id > ? ORDER BY id"
 SCAN: Final = "SELECT key, value FROM records WHERE key >= ? AND key < ? ORDER BY key ASC LIMIT ?"
 SCAN_REVERSE: Final = SCAN.replace("ASC", "DESC")
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 # As they are in the journal.
-encode_changes = _encode
+encode_head = encode_changes = msgspec.msgpack.Encoder().encode
 decode_changes = msgspec.msgpack.Decoder(tuple[Change, ...]).decode
 
 
@@ -135,11 +113,28 @@ class SqliteDatabase:
         assert head.token >= actual.token, (head, actual)  # a token that falls is a bug of the writer
         self._lock.prepare(durable_term=actual.term, token=head.token)
         try:
-            self._store.append(_encode(head), changes, encode_changes(changes) if blob is None else blob)
+            self._store.append(encode_head(head), changes, encode_changes(changes) if blob is None else blob)
         except apsw.Error as error:
             self._stop(error)
             raise OutcomeUncertain(f"{self.path}: {error}") from error
         self._head = head
+
+    @property
+    def token_ready(self) -> int:
+        """A commit with no larger token than this can be made by `here.py`, too."""
+        return self._lock.ready(durable_term=self._head.term)
+
+    def catch_up(self) -> None:
+        """With what `here.py` has committed."""
+        self._require_sound()
+        try:
+            self._head = self._store.read_on() or self._head
+            if self._store.weight > IDLE_WEIGHT:
+                # At once: nobody else writes while this is asked for, so that SQLite can begin its WAL anew.
+                self._store.fold()
+        except apsw.Error as error:
+            self._stop(error)
+            raise EngineUnavailable(f"{self.path}: {error}") from error
 
     def scan(self, first: str, last: str, *, limit: int, reverse: bool) -> list[Record]:
         self._require_sound()
@@ -191,7 +186,7 @@ class SqliteDatabase:
         """To be called after each call, and when there was none for `IDLE_S`. True: there is more for such a time."""
         if (idle or self._store.weight > FORCED_WEIGHT) and self._is_sound():
             try:
-                self._store.fold()
+                self._store.fold_if_free()
             except Exception as error:  # noqa: BLE001  # whatever it is, the next call must be answered
                 # Nobody waits for this. The next commit is refused, and whoever sent it is told the reason.
                 self._stop(error)
@@ -219,7 +214,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._db = _connect(path)
+        self._db = connect(path)
         self._pending: deque[Row] = deque()
         self.weight = 0
         try:
@@ -229,10 +224,17 @@ class Store:
             raise
 
     def append(self, head_blob: bytes, changes: tuple[Change, ...], changes_blob: bytes) -> None:
-        row = Row(self._next_id, head_blob, changes, _weight(changes, changes_blob))
+        row = Row(self._next_id, head_blob, changes, weight_of(changes, changes_blob))
         # One statement outside of a transaction: the interpreter's lock is given up once, for the write and the sync.
         self._db.execute(APPEND, (row.id, head_blob, changes_blob))
         self._keep(row)
+
+    def read_on(self) -> Head | None:
+        """See what another has appended since; the newest head of that, if there is any."""
+        last = self._pending[-1].id if self._pending else 0
+        self._read(last)
+        newest = self._pending[-1] if self._pending else None
+        return None if newest is None or newest.id == last else _decode_head(newest.head)
 
     def fold_all(self) -> None:
         while self._pending:
@@ -254,6 +256,16 @@ class Store:
             self._pending.popleft()
             self.weight -= row.weight
 
+    def fold_if_free(self) -> None:
+        """The same, or nothing while another writes. Who asks for something need not wait until that is over."""
+        self._db.set_busy_timeout(0)
+        try:
+            self.fold()
+        except apsw.BusyError:
+            pass
+        finally:
+            self._db.set_busy_timeout(BUSY_MS)
+
     def scan(self, first: str, last: str, *, limit: int, reverse: bool) -> list[Record]:
         """Of what is folded."""
         # SQLite takes a negative limit for none.
@@ -272,9 +284,7 @@ class Store:
 
     def _load(self) -> Head:
         try:
-            for number, head, changes in self._db.execute("SELECT id, head, changes FROM journal ORDER BY id"):
-                decoded = decode_changes(changes)
-                self._keep(Row(number, head, decoded, _weight(decoded, changes)))
+            self._read(after=0)
             folded = self._db.execute("SELECT value FROM meta WHERE name = 'head'").get
             newest = self._pending[-1].head if self._pending else folded
             return Head() if newest is None else _decode_head(newest)
@@ -282,6 +292,11 @@ class Store:
             raise EngineUnavailable(f"{self._path} cannot be read: {error}") from error
         except (msgspec.MsgspecError, TypeError) as error:  # in a damaged file a column may have any type, or no value
             raise EngineCorrupt(f"{self._path} holds a commit that cannot be read: {error}") from error
+
+    def _read(self, after: int) -> None:
+        for number, head, changes in self._db.execute(READ, (after,)):
+            decoded = decode_changes(changes)
+            self._keep(Row(number, head, decoded, weight_of(decoded, changes)))
 
     @property
     def _next_id(self) -> int:
@@ -320,7 +335,8 @@ class Store:
             )
 
 
-def _weight(changes: Sequence[Change], blob: bytes) -> int:
+def weight_of(changes: Sequence[Change], blob: bytes) -> int:
+    """Of a commit: its changes, one for itself, and one for each KiB."""
     return 1 + len(changes) + len(blob) // 1_024
 
 
@@ -336,42 +352,3 @@ def locked(path: Path) -> LockFile:
     if not path.parent.is_dir():
         raise EngineUnavailable(f"the folder {path.parent} does not exist")
     return LockFile(path)
-
-
-def _connect(path: Path) -> apsw.Connection:
-    try:
-        with ExitStack() as undo:
-            db = apsw.Connection(str(path))
-            undo.callback(db.close, force=True)
-            db.set_busy_timeout(BUSY_MS)
-            _require_ours(db, path)
-            _configure(db, path)
-            undo.pop_all()
-    except apsw.NotADBError as error:
-        raise EngineUnavailable(f"{path} is not a database") from error
-    except apsw.Error as error:
-        raise EngineUnavailable(f"cannot open {path}: {error}") from error
-    return db
-
-
-def _require_ours(db: apsw.Connection, path: Path) -> None:
-    application, version = db.pragma("application_id"), db.pragma("user_version")
-    if db.readonly("main"):
-        raise EngineUnavailable(f"{path} is read-only")
-    if application == version == 0 and not db.execute("SELECT count(*) FROM sqlite_schema").get:
-        db.execute(SCHEMA)
-    elif application != APPLICATION_ID:
-        raise EngineUnavailable(f"{path} is a database of another program")
-    elif version > SCHEMA_VERSION:
-        raise EngineUnavailable(
-            f"{path} was written by a newer openintent (format {version}, this one knows {SCHEMA_VERSION})"
-        )
-
-
-def _configure(db: apsw.Connection, path: Path) -> None:
-    if db.pragma("journal_mode", "wal") != "wal":
-        raise EngineUnavailable(f"{path} is on a file system that SQLite cannot share memory on")
-    db.pragma("synchronous", "full")
-    db.pragma("fullfsync", value=True)  # macOS: the plain sync does not reach the disk
-    db.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
-    db.pragma("journal_size_limit", WAL_BYTES_KEPT)

@@ -1,10 +1,17 @@
-"""A batch on its way to the engine."""
+"""A batch on its way to the engine; and the last one of a term."""
 
+import logging
 from collections.abc import Awaitable
 
 from openintent.core.books import Batch
+from openintent.core.ledger import Ledger
 from openintent.engines.base import Head
+from openintent.errors import EngineError
 from openintent.grantor.feed import News
+from openintent.grantor.leadership import Leadership
+from openintent.grantor.storing import encoded
+
+log = logging.getLogger("openintent.grantor")
 
 
 class Commit:
@@ -28,10 +35,22 @@ class Commit:
         await self.outcome
 
 
-def head_after(last: Head, batch: Batch, *, term: int, farewell: bool) -> Head:
+async def say_farewell(ledger: Ledger, leadership: Leadership) -> None:
+    """End a term with the exact deadlines."""
+    batch, last = ledger.take_batch(), leadership.head
+    batch.changes["f/"] = ledger.farewell()
+    try:
+        await leadership.commit(head_after(last, batch, farewell=True), encoded(batch))
+    except EngineError as failure:
+        log.warning("farewell failed error=%s", failure)  # the next term gives full ttls instead
+    else:
+        log.info("term ended term=%d leases=%d", last.term, len(ledger.books.leases))
+
+
+def head_after(last: Head, batch: Batch, *, farewell: bool = False) -> Head:
     """What the head becomes by the commit of this batch."""
     return Head(
-        term=term,
+        term=last.term,
         beat=last.beat + 1,
         rev=batch.rev,
         clock_ms=batch.now_ms,

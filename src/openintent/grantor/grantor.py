@@ -4,6 +4,9 @@ Every request that has arrived is applied at once; all that changed is committed
 on its way newcomers gather in the next one. A parcel (a reply that is ready) leaves when the batch it depends on is
 durable; one that depends on nothing new, such as the renewal of a lease that is already durable, leaves at once, so
 that a slow disk kills no holder.
+
+A commit can be made on the spot, too, while the loop waits: that is sooner for one who is alone. It is done only while
+no holder is in a hurry (`core/timers.py`), so that a disk which hangs for some seconds kills none either.
 """
 
 import asyncio
@@ -18,12 +21,22 @@ from openintent.core.books import Batch, Books
 from openintent.core.commands import Acquire, Command, Gone, Tick
 from openintent.core.ledger import Ledger
 from openintent.engines.base import Deposed, Engine, Guarantees, Head
-from openintent.errors import EngineError, EngineUnavailable
-from openintent.grantor.commit import Commit, head_after
+from openintent.errors import EngineUnavailable
+from openintent.grantor.commit import Commit, head_after, say_farewell
 from openintent.grantor.feed import Feed
 from openintent.grantor.history import History
 from openintent.grantor.leadership import LEADER_TTL_S, Leadership, TrustEnded
-from openintent.grantor.parcels import NotServing, Parcel, Refusal, Waiting, give_up, refuse_all, send_all, settle, tell
+from openintent.grantor.parcels import (
+    NotServing,
+    OpenRequests,
+    Parcel,
+    Refusal,
+    Waiting,
+    give_up,
+    refuse_all,
+    send_all,
+    settle,
+)
 from openintent.grantor.recovery import begin_again
 from openintent.grantor.retention import Retention
 from openintent.grantor.storing import encoded, load
@@ -69,8 +82,7 @@ class Grantor:
         self._books = self._ledger.books
         self.date_offset_ms = 0  # from ledger time to the date
         self._stopping = False
-        self._requests = 0
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting = OpenRequests()
         self._parcels: dict[int, list[Parcel]] = {}
         self._leaving: list[Parcel] | None = None  # between `look` and `see_to_it`: what may leave after that
         self._under_way: Commit | None = None
@@ -110,7 +122,8 @@ class Grantor:
             await asyncio.wait({self._committer})
         if self.serving:
             self._alarm.cancel()
-            await self._say_farewell()
+            self._books.now_ms = self._clock.read(self._boot_ms())
+            await say_farewell(self._ledger, self._leadership)
         self.serving = False
         self.feed.close()
 
@@ -118,9 +131,7 @@ class Grantor:
         """Answer everybody who waits: not here, not now. They keep their places and ask again."""
         with suppress(NotServing):
             self._empty_the_lines()
-        waiting, self._waiting = self._waiting, {}
-        for request in waiting.values():
-            tell(request.refuse, Refusal.UNAVAILABLE)
+        self._waiting.refuse()
 
     def _empty_the_lines(self) -> None:
         """No request is open any more. The last one leaves first: nobody moves up to a grant it would not hear of."""
@@ -143,17 +154,6 @@ class Grantor:
         self._alarm = asyncio.get_running_loop().call_soon(self._turn)
         self.serving = True
         log.info("term began term=%d leases=%d token=%d", self.term, len(self._books.leases), self._books.token)
-
-    async def _say_farewell(self) -> None:
-        self._books.now_ms = self._clock.read(self._boot_ms())
-        batch = self._ledger.take_batch()
-        batch.changes["f/"] = self._ledger.farewell()
-        try:
-            await self._leadership.commit(self._head(batch, farewell=True), encoded(batch))
-        except EngineError as failure:
-            log.warning("farewell failed error=%s", failure)  # the next term gives full ttls instead
-        else:
-            log.info("term ended term=%d leases=%d", self.term, len(self._books.leases))
 
     # Requests
 
@@ -190,7 +190,7 @@ class Grantor:
         if books.now_ms < now_ms:
             self._clock.stand(books.now_ms)
         if books.outbox:
-            self._deliver()
+            self._waiting.deliver(self._ledger.take_outbox())
         return reply
 
     def see_to_it(self) -> None:
@@ -200,8 +200,7 @@ class Grantor:
         """
         books = self._books
         if books.written == books.batch and self._under_way is None:
-            self._begin_commit()
-            self._work.set()
+            self._begin_commit(here=books.timers.hurry_ms <= books.now_ms)
         if books.timers.next_ms < self._alarm_ms:
             self._set_alarm()
         leaving, self._leaving = self._leaving, None
@@ -210,9 +209,7 @@ class Grantor:
 
     def decide_or_wait(self, command: Acquire, waiting: Waiting) -> Reply:
         """The same for an acquire that may have to wait: after a `Queued`, `waiting` is answered later."""
-        self._requests += 1
-        command.request = self._requests
-        self._waiting[command.request] = waiting
+        command.request = self._waiting.add(waiting)
         try:
             reply = self.decide(command)
         except BaseException:
@@ -287,18 +284,6 @@ class Grantor:
         self.date_offset_ms = self._wall_ms() - now_ms
         self._books.date_from(self.date_offset_ms)
 
-    def _deliver(self) -> None:
-        """Hand the answers in the outbox to those who wait; one that is gone by now loses only its own."""
-        for request, reply in self._ledger.take_outbox():
-            waiting = self._waiting.pop(request, None)
-            if waiting is not None:
-                tell(waiting.answer, reply)
-
-    def _tell_lengths(self) -> None:
-        if self._books.queues:
-            lengths, self._books.queues = self._books.queues, {}
-            self.feed.tell_lengths(lengths)
-
     # Commits
 
     async def _commit_forever(self) -> None:
@@ -312,39 +297,51 @@ class Grantor:
             elif self._stopping:
                 return
 
-    def _begin_commit(self) -> None:
-        """Send what has gathered on its way. Nothing else may be; the committer sees to what becomes of it."""
+    def _begin_commit(self, *, here: bool = False) -> None:
+        """Send what has gathered on its way; nothing else may be. The committer sees to what becomes of it.
+
+        `here`: the loop can wait for the disk. If the engine can make use of that, it is all over when this returns.
+        """
         batch = self._ledger.take_batch()
-        commit = self._under_way = Commit(batch, self._head(batch), self._boot_ms())
+        commit = self._under_way = Commit(batch, head_after(self._leadership.head, batch), self._boot_ms())
         try:
-            commit.news = self.feed.gather(batch.events, self._books.state_of)
-            commit.outcome = self._leadership.commit(commit.head, encoded(batch))
+            commit.news, changes = self.feed.gather(batch.events, self._books.state_of), encoded(batch)
+            here = here and self._leadership.commit_here(commit.head, changes)
+            if not here:
+                commit.outcome = self._leadership.commit(commit.head, changes)
         except Exception as failure:  # noqa: BLE001  # it is for whoever sees it through
-            commit.failure = failure
+            commit.failure, here = failure, False
+        if here:
+            self._note_durable(commit)
+            self._tell_of(commit)
+        else:
+            self._work.set()
 
     async def _see_through(self, commit: Commit) -> None:
-        batch = commit.batch
         try:
             await commit.settled()
             if not self._leadership.trusted():
                 raise TrustEnded("another may have begun a term")  # noqa: TRY301  # it took too long
         except Exception as failure:  # noqa: BLE001  # a bug of ours ends the term too: writes must not hang
             self._under_way = None
-            await self._recover(failure, batch, commit.head)
+            await self._recover(failure, commit.batch, commit.head)
             return
-        self._under_way = None
-        self._durable, self._committed_ms = batch.number, batch.now_ms
+        self._note_durable(commit)
         # First of all: the engine works on the next one while we tell of this one.
         if self.serving and self._books.written >= self._books.batch:
             self._begin_commit()
-        if self._stopping or self._under_way is not None:
+        if self._stopping:
             self._work.set()
-        send_all(self._parcels.pop(batch.number, []))
-        self.feed.publish(commit.news, batch.events, batch.seq)
-        self._tell_lengths()
+        self._tell_of(commit)
 
-    def _head(self, batch: Batch, *, farewell: bool = False) -> Head:
-        return head_after(self._leadership.head, batch, term=self.term, farewell=farewell)
+    def _note_durable(self, commit: Commit) -> None:
+        self._under_way = None
+        self._durable, self._committed_ms = commit.batch.number, commit.batch.now_ms
+
+    def _tell_of(self, commit: Commit) -> None:
+        send_all(self._parcels.pop(commit.batch.number, []))
+        self.feed.publish(commit.news, commit.batch.events, commit.batch.seq)
+        self.feed.tell_lengths(self._ledger.take_lengths())
 
     # Failure
 
@@ -392,7 +389,7 @@ class Grantor:
         except NotServing:  # trust has ended; the next commit brings it back, or ends the term
             give_up(self._parcels)
             least_ms = UNTRUSTED_MS  # what is due stays so until then
-        self._tell_lengths()
+        self.feed.tell_lengths(self._ledger.take_lengths())
         if now_ms - self._committed_ms >= self._beat_ms and self._books.written < self._books.batch:
             self._books.written = self._books.batch  # an empty batch: the beat
             self._work.set()

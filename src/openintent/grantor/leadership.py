@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from openintent.clock import boot_s
-from openintent.engines.base import Change, Deposed, Engine, Head
+from openintent.engines.base import Change, CommitsHere, Deposed, Engine, Head
 from openintent.errors import EngineError
 from openintent.grantor.durations import Durations
 from openintent.trust import Trust
@@ -45,6 +45,7 @@ class Leadership:
         clock: Callable[[], float] = boot_s,
     ) -> None:
         self._engine = engine
+        self._here = engine if isinstance(engine, CommitsHere) and engine.guarantees.exclusive_open else None
         self._member = member
         self._ttl_s = leader_ttl_s
         self._clock = clock
@@ -128,6 +129,21 @@ class Leadership:
     def commit(self, head: Head, changes: Sequence[Change]) -> Awaitable[None]:
         """Commit against the head that this term wrote last. It may begin before anybody waits for it."""
         return self._commit(self.head, head, changes)
+
+    def commit_here(self, head: Head, changes: Sequence[Change]) -> bool:
+        """The same on the spot, for who can wait for the disk; False if the engine cannot do that now."""
+        if self._here is None:
+            return False
+        began_s = perf_counter()
+        try:
+            done = self._here.commit_here(expect=self.head, head=head, changes=changes)
+        except Exception:
+            self.commits.failed += 1
+            raise
+        if done:
+            self.commits.took.add(perf_counter() - began_s)
+            self.head = head
+        return done
 
     def _commit(self, expect: Head, head: Head, changes: Sequence[Change]) -> Awaitable[None]:
         sent_at, began_s = self._clock(), perf_counter()

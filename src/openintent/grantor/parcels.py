@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Protocol
 
@@ -34,6 +34,30 @@ class Waiting(Protocol):
     def answer(self, reply: Reply) -> None: ...
 
     def refuse(self, refusal: Refusal) -> None: ...
+
+
+class OpenRequests(dict[int, Waiting]):
+    """Those who wait for their answer, each under a number of its own."""
+
+    def __init__(self) -> None:
+        self._newest = 0
+
+    def add(self, waiting: Waiting) -> int:
+        self._newest += 1
+        self[self._newest] = waiting
+        return self._newest
+
+    def deliver(self, outbox: Iterable[tuple[int, Reply]]) -> None:
+        """One that is gone by now loses only its own answer."""
+        for request, reply in outbox:
+            waiting = self.pop(request, None)
+            if waiting is not None:
+                tell(waiting.answer, reply)
+
+    def refuse(self) -> None:
+        """All of them: not here, not now."""
+        while self:
+            tell(self.popitem()[1].refuse, Refusal.UNAVAILABLE)
 
 
 class Landing:

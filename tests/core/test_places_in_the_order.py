@@ -119,9 +119,9 @@ def test_whoever_watches_the_queues_is_told_their_lengths(world):
     world.acquire("ann", ttl_ms=9_000)
     world.acquire("bob", wait_ms=100)
     world.acquire("cid", wait_ms=200)
-    assert world.books.queues == {(SPACE, "x"): 2}
+    assert world.ledger.take_lengths() == {(SPACE, "x"): 2}
     world.advance(100)
-    assert world.books.queues == {(SPACE, "x"): 1}
+    assert world.ledger.take_lengths() == {(SPACE, "x"): 1}
     assert world.do(commands.ListQueue(space=SPACE)).now_ms == 100
 
 

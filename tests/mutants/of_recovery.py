@@ -347,8 +347,8 @@ SPOTS: Final = (
         (
             Edit(
                 "core/timers.py",
-                "HURRY_MS and isinstance(thing, Lease):",
-                "HURRY_MS and isinstance(thing, Lease) and thing.timer_ms == DEAD:",
+                "self.hurry_ms and isinstance(thing, Lease):",
+                "self.hurry_ms and isinstance(thing, Lease) and thing.timer_ms == DEAD:",
             ),
         ),
         (tests("grantor/test_on_the_spot.py"),),

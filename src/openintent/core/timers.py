@@ -69,10 +69,11 @@ class Timers:
     def watch(self, thing: Timed, due_ms: int) -> None:
         """The same for one that is not watched yet, or is known to be due earlier."""
         self._size += 1
-        if self.hurry_ms < due_ms < self.now_ms + HURRY_MS and isinstance(thing, Lease):
+        left_ms = due_ms - self.now_ms
+        if left_ms < HURRY_MS and due_ms > self.hurry_ms and isinstance(thing, Lease):
             self.hurry_ms = due_ms
         span = due_ms // SPAN_MS
-        if span < self._edge or due_ms - self.now_ms < 2 * SPAN_MS:
+        if span < self._edge or left_ms < 2 * SPAN_MS:
             at_ms = wake_ms = due_ms
             self._n += 1
             heapq.heappush(self._near, (due_ms, self._n, thing))

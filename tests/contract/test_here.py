@@ -179,9 +179,14 @@ async def test_tokens_are_reserved_before_they_are_used_on_the_spot(engine: Apar
     assert seen.entry.token_reserved == reserved + 1 + TOKEN_BLOCK
 
 
-async def test_many_changes_are_for_the_process(engine: ApartEngine):
-    assert await attempt(engine, *puts(["k"] * CHANGES_HERE_MAX))
-    assert not await attempt(engine, *puts(["k"] * (CHANGES_HERE_MAX + 1)))
+async def test_many_changes_are_for_the_process_and_so_are_those_behind_them(engine: ApartEngine):
+    many = puts(["k"] * (CHANGES_HERE_MAX + 1))
+    assert await attempt(engine, *many[1:])
+    assert not await attempt(engine, *many)
+    await commit(engine, *many)
+    assert not await attempt(engine, Put("l", b""))
+    await commit(engine, Put("l", b""))
+    assert await attempt(engine, Put("m", b""))
 
 
 async def test_nothing_is_committed_on_the_spot_while_the_process_has_something_to_do(engine: ApartEngine):

@@ -162,7 +162,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a server commits by itself while its process for the file has something to do",
-        (Edit("engines/apart.py", "            self._child.is_idle\n            and self", "            self"),),
+        (Edit("engines/apart.py", "            and self._child.is_idle\n", ""),),
         (tests("contract/test_here.py"),),
     ),
     Mutant(

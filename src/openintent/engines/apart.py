@@ -37,7 +37,8 @@ from openintent.engines.sqlite_database import IDLE_WEIGHT, SqliteDatabase, enco
 from openintent.engines.sqlite_here import Here
 from openintent.errors import EngineUnavailable
 
-# Of one or two requests. Where more arrive at a time, this process has better things to do than to wait for the disk.
+# Of one or two requests. Where more arrive at a time, now or just before, this process has better things to do than to
+# wait for the disk.
 CHANGES_HERE_MAX: Final = 8
 
 
@@ -53,6 +54,7 @@ class ApartEngine:
         self._head = Head()  # as it was in the newest answer, and so was the failure
         self._failure: str | None = None
         self._token_ready = -1
+        self._last_was_small = True
         self._moved = asyncio.Event()
         self._closed = False
         self._lock = locked(self.path)
@@ -79,6 +81,7 @@ class ApartEngine:
         """On its way when this returns."""
         self._require_sound()
         self._tell_of_own()
+        self._last_was_small = len(changes) <= CHANGES_HERE_MAX
         return _done(self._child.ask(Commit(expect, head, msgspec.Raw(encode_changes(tuple(changes))))))
 
     def commit_here(self, *, expect: Head, head: Head, changes: Sequence[Change]) -> bool:
@@ -95,7 +98,8 @@ class ApartEngine:
     def _may_commit_here(self, expect: Head, head: Head) -> bool:
         """If not, then the process of the file may, or knows why not."""
         return (
-            self._child.is_idle
+            self._last_was_small
+            and self._child.is_idle
             and self._failure is None
             and (expect.term, expect.beat, expect.rev) == (self._head.term, self._head.beat, self._head.rev)
             # Who has the lock file is the process: it says there which terms have begun, and how far tokens may go.

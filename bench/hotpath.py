@@ -19,9 +19,9 @@ from openintent.engines import open_engine
 from openintent.server import app
 from openintent.server.settings import Settings
 
-LINES = 16  # connections, and so requests in a commit
-TURNS = 12  # measured, for each operation
-WARM_TURNS = 6  # before that: caches fill, the interpreter specialises
+LINES = 128  # connections, and so requests in a commit: as many as share one where there are 256
+TURNS = 4  # measured, for each operation
+WARM_TURNS = 3  # before that: caches fill, the interpreter specialises
 HEARTBEAT_LEASES = 100
 FOREVER_MS = 3_600_000  # a watched program is fifty times slower, and must not refuse work for that
 
@@ -209,7 +209,7 @@ async def main(engine_url: str, marks: Marks) -> None:
     settings = Settings(
         port=0, engine=engine_url, shed_new_ms=FOREVER_MS, shed_most_ms=FOREVER_MS, shed_commit_ms=FOREVER_MS
     )
-    engine = open_engine(engine_url)
+    engine = open_engine(engine_url, apart=True)  # as `openintent serve` has it
     server = app.Server(settings, engine, lambda _url: None)
     server.config.load()
     listener = app.bound("127.0.0.1", 0)

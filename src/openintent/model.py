@@ -70,7 +70,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     preempted_per_call_max: int = 1_000  # leases in the way of one request that preempts
 
 
-class Lease(msgspec.Struct, array_like=True, gc=False, kw_only=True):
+class Lease(msgspec.Struct, array_like=True, gc=False):
     """One grant of a scope to a holder, from its grant to its end."""
 
     id: str
@@ -106,7 +106,7 @@ class Lease(msgspec.Struct, array_like=True, gc=False, kw_only=True):
         return self.deadline_ms if self.status == "active" else DEAD
 
 
-class Ask(msgspec.Struct, array_like=True, gc=False, kw_only=True):
+class Ask(msgspec.Struct, array_like=True, gc=False):
     """What an agent wants to hold, and how. Whatever is not here has no part in a repeated attempt being the same."""
 
     space: str

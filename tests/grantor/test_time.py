@@ -49,10 +49,10 @@ async def alarms(stage, monkeypatch):
 
 async def test_the_loop_turns_also_when_it_has_nothing_to_do(stage, alarms):
     assert alarms.ahead_ms == TURN_MS_MAX
-    before_ms = stage.grantor._books.now_ms
+    before_ms = stage.grantor.books.now_ms
     for _ in range(4):
         alarms.ring()
-    assert stage.grantor._books.now_ms == before_ms + 4 * TURN_MS_MAX
+    assert stage.grantor.books.now_ms == before_ms + 4 * TURN_MS_MAX
 
 
 async def test_a_short_lease_ends_on_time_although_the_alarm_stood_later(stage, alarms):

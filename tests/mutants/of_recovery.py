@@ -128,9 +128,9 @@ TERMS: Final = (
             ),
             Edit(
                 "grantor/grantor.py",
-                "        self._ledger, self._books = ledger, ledger.books",
+                "        self._ledger, self.books = ledger, ledger.books",
                 "        self._wall_began = self._wall_ms() - head.clock_ms\n"
-                "        self._ledger, self._books = ledger, ledger.books",
+                "        self._ledger, self.books = ledger, ledger.books",
             ),
         ),
         (SIM,),

@@ -7,16 +7,49 @@ from mutant import Edit, Mutant, tests
 CONNECTIONS: Final = (
     Mutant(
         "headers that were read before are taken for another's key",
-        (Edit("server/auth.py", "head.edition is edition:", "head.edition is not None:"),),
+        (Edit("server/service.py", "or head.edition is not edition:", "or head.edition is None:"),),
         (tests("server/test_heads.py::test_a_key_that_ends_ends_for_heads_that_were_read_before"),),
     ),
     Mutant(
         "a request is recognised by its headers, whatever its first line says",
-        (
-            Edit("server/hotlane.py", "lines = data[last_end:body_at]", "lines = data[line_end:body_at]"),
-            Edit("server/heads.py", "data[line_end - VERSION_BYTES : body_at]", "data[line_end:body_at]"),
-        ),
+        (Edit("server/hotlane.py", "or not last.isalnum() ", ""),),
         (tests("server/test_heads.py::test_a_line_is_read_anew_whatever_comes_after_it"),),
+    ),
+    Mutant(
+        "a head that has not ended yet is taken for a request",
+        (Edit("server/hotlane.py", " or not end:", ":"),),
+        (tests("server/test_heads.py::test_a_head_without_its_end_is_no_request_yet"),),
+    ),
+    Mutant(
+        "who was let in once is let in with whatever the body says that it is",
+        (
+            Edit(
+                "server/service.py",
+                "            bodies.check_media_type(exchange)\n        self.gate.check(exchange)\n",
+                "            self.gate.check(exchange)\n            bodies.check_media_type(exchange)\n",
+            ),
+        ),
+        (tests("server/test_heads.py::test_a_body_that_is_not_json_is_refused_however_often_it_comes"),),
+    ),
+    Mutant(
+        "a scope with a backslash is taken as it stands",
+        (Edit("server/wishes.py", " or scope.find(BACKSLASH) >= 0:", ":"),),
+        (tests("server/test_wishes.py"),),
+    ),
+    Mutant(
+        "a text with a backslash in it is remembered",
+        (Edit("server/wishes.py", "raw.find(BACKSLASH) < 0 and ", ""),),
+        (tests("server/test_wishes.py"),),
+    ),
+    Mutant(
+        "the scope in somebody's metadata is taken for the scope",
+        (Edit("server/wishes.py", "texts == (None, None, None)", "True"),),
+        (tests("server/test_wishes.py"),),
+    ),
+    Mutant(
+        "a scope that is too long is granted to whoever asked for a short one before",
+        (Edit("server/wishes.py", "if scope_problem(name, self._limits) is None else", "if True else"),),
+        (tests("server/test_wishes.py"),),
     ),
     Mutant(
         "a request overtakes the one before it on its connection, which waits for the end of the turn",

@@ -7,11 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lane_words import House, arrive, request
 
+from openintent.engines.memory import MemoryEngine
+from openintent.grantor.grantor import Grantor
+from openintent.model import Limits
 from openintent.server import heads
 from openintent.server.auth import Gate
+from openintent.server.exchange import Exchange
+from openintent.server.heads import Head
 from openintent.server.keys import DEV, Principal
-from openintent.server.problems import Refused
-from openintent.server.routing import arguments
+from openintent.server.routing import Route, Router, arguments
+from openintent.server.service import Service
 
 pytestmark = pytest.mark.anyio
 
@@ -249,29 +254,76 @@ class Ring:
         return "revoked"
 
 
-async def test_a_key_that_ends_ends_for_heads_that_were_read_before(house):
+class Shown(Exchange):
+    """A request of which only the status of its answer is looked at."""
+
+    def write(self) -> None: ...
+
+
+class Desk:
+    """A service with one route, and who was let in there."""
+
+    def __init__(self, ring=None, **fields):
+        self.let_in = []
+        self.route = Route("POST", "thing", self.handle)
+        grantor = Grantor(MemoryEngine(), Limits(), member="test")
+        self.service = Service(grantor, Limits(), Router([self.route]), Gate(ring))
+        fields = {name.replace("_", "-").encode(): value.encode() for name, value in fields.items()}
+        self.head = Head({b"host": b"localhost", **fields}, 2)
+
+    def handle(self, _service, exchange):
+        self.let_in.append(exchange.principal.name)
+        exchange.conclude_at_once(200, b"")
+
+    def ask(self, count=1):
+        """So many requests in one turn, all recognised by one head."""
+        asked = [
+            Shown(self.service, "POST", "/api/v1/thing", "", self.head.fields, b"{}", self.route, (), self.head)
+            for _ in range(count)
+        ]
+        self.service.dispatch_all(asked)
+        return [exchange.status for exchange in asked]
+
+
+def test_a_key_that_ends_ends_for_heads_that_were_read_before():
     ring = Ring()
-    gate = Gate(ring)
-    line = house.connect()
-    for index in range(2):
-        arrive(line, request("/hot/a", "X-API-Key: key"))
-        exchange = house.office.asked[index]
-        gate.check(exchange)
-        assert exchange.principal.name == "ada"
-        house.office.answer(index)
-    arrive(line, request("/hot/a", "X-API-Key: key"))
-    assert house.office.asked[2].head.principal.name == "ada"
+    desk = Desk(ring, x_api_key="key")
+    assert desk.ask() + desk.ask(2) == [200] * 3
+    assert desk.let_in == ["ada"] * 3
     ring.good, ring.edition = {}, object()
-    with pytest.raises(Refused):
-        gate.check(house.office.asked[2])
-    assert house.office.asked[2].principal.name != "ada"
+    assert desk.ask(2) + desk.ask() == [401] * 3
+    assert desk.let_in == ["ada"] * 3
 
 
-async def test_without_keys_what_was_found_to_be_of_this_machine_stays_so(house):
-    gate, line = Gate(), house.connect()
-    for index in range(3):
-        arrive(line, request("/hot/a"))
-        gate.check(house.office.asked[index])
-        assert house.office.asked[index].principal is DEV
-        house.office.answer(index)
-    assert house.office.asked[2].head.edition is DEV
+def test_a_key_that_is_made_anew_stands_for_whom_it_stands_for_now():
+    ring = Ring()
+    desk = Desk(ring, x_api_key="key")
+    desk.ask()
+    ring.good = {b"key": Principal("bob", operator=False, agents=None, key_id=b"2")}
+    ring.edition = object()
+    desk.ask(2)
+    assert desk.let_in == ["ada", "bob", "bob"]
+
+
+def test_without_keys_what_was_found_to_be_of_this_machine_stays_so():
+    desk = Desk()
+    assert desk.ask(2) + desk.ask() == [200] * 3
+    assert desk.head.edition is DEV
+    assert desk.let_in == [DEV.name] * 3
+
+
+def test_a_body_that_is_not_json_is_refused_however_often_it_comes():
+    desk = Desk(content_type="text/plain")
+    assert desk.ask(2) + desk.ask() == [415] * 3
+    assert desk.let_in == []
+
+
+@pytest.mark.parametrize("missing", [1, 2, 4])
+async def test_a_head_without_its_end_is_no_request_yet(house, missing):
+    line, whole = house.connect(), request("/hot/a")
+    arrive(line, whole)
+    house.office.answer(0)
+    arrive(line, whole[:-missing])
+    assert len(house.office.asked) == 1
+    arrive(line, whole[-missing:])
+    assert len(house.office.asked) == 2

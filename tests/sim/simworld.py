@@ -25,6 +25,7 @@ from openintent.core import timers
 from openintent.engines import journaled
 from openintent.errors import OpenIntentError
 from openintent.grantor import grantor
+from openintent.server.ids import Ids
 from openintent.server.routes import leases as lease_routes
 
 QUIET_S_MAX = 40.0  # the largest wait of a client, and what it leaves behind
@@ -320,7 +321,7 @@ class _Determined:
         self._loop = events._get_running_loop()
         global_random.seed(self._random.random())
         SPREAD.seed(self._random.random())
-        self._bits, lease_routes._random_bits = lease_routes._random_bits, self._random.getrandbits
+        self._ids, lease_routes.ids = lease_routes.ids, Ids(self._random.getrandbits)
         self._clock, drivers.boot_s = drivers.boot_s, _loop_time
         self._ledger, grantor.Ledger = grantor.Ledger, self._tape.ledger  # type: ignore[misc, assignment]
         # So little is written in a history that nothing would ever be folded.
@@ -330,7 +331,7 @@ class _Determined:
         self._hurry_ms, timers.HURRY_MS = timers.HURRY_MS, 700  # type: ignore[misc]
 
     def __exit__(self, *_: object) -> None:
-        lease_routes._random_bits, drivers.boot_s, grantor.Ledger = self._bits, self._clock, self._ledger  # type: ignore[misc]
+        lease_routes.ids, drivers.boot_s, grantor.Ledger = self._ids, self._clock, self._ledger  # type: ignore[misc]
         journaled.IDLE_WEIGHT, journaled.SLICE_WEIGHT = self._weights  # type: ignore[misc]
         timers.HURRY_MS = self._hurry_ms  # type: ignore[misc]
         events._set_running_loop(self._loop)

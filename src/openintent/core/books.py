@@ -239,7 +239,6 @@ class Books:
         space: str,
         actor: str,
         payload: dict[str, Any] | None = None,
-        *,
         lease: Lease | None = None,
         also: str | None = None,
     ) -> Event:

@@ -7,13 +7,13 @@ import msgspec
 from openintent.model import Agent, Ask, Assignment, Decision, Intent, Member, Patch, Portfolio
 
 
-class Acquire(msgspec.Struct, kw_only=True):
+class Acquire(msgspec.Struct):
     ask: Ask
     lease_id: str  # for the lease, if it is granted; also the ticket, if it must wait
     wait_ms: int = 0
     attempt: str | None = None
-    request: int = 0  # names the open request while it waits
     preempt: bool = False  # of no account for a repeated attempt, like the wait: one who waits may begin to press
+    request: int = 0  # names the open request while it waits
 
 
 class GiveUp(msgspec.Struct, kw_only=True):
@@ -30,14 +30,14 @@ class Gone(msgspec.Struct):
     request: int
 
 
-class Renew(msgspec.Struct, kw_only=True):
+class Renew(msgspec.Struct):
     lease_id: str
     holder: str
     space: str | None = None  # as far as the caller says which
     ttl_ms: int | None = None
 
 
-class Release(msgspec.Struct, kw_only=True):
+class Release(msgspec.Struct):
     lease_id: str
     holder: str
     space: str | None = None

@@ -16,7 +16,6 @@ def grant(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str | No
     books.leases[lease_id] = lease
     books.held[holder] = books.held.get(holder, 0) + 1
     books.timers.watch(lease, lease.deadline_ms)
-    lease.batch = books.batch
     books.bear("l/" + lease_id, lease)
     books.log("lease_acquired", space.home, holder, constant_part(lease))
     return lease
@@ -36,20 +35,21 @@ def constant_part(lease: Lease) -> dict[str, object]:
 
 def _new_lease(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str | None) -> Lease:
     now_ms, ttl_ms = books.now_ms, ask.ttl_ms
-    lease = Lease(
-        id=lease_id,
-        space=space.name,  # one text for all leases in it
-        scope=ask.scope,
-        holder=ask.holder,
-        token=books.token,
-        ttl_ms=ttl_ms,
-        ttl_ms_max=ttl_ms,
-        deadline_ms=now_ms + ttl_ms,
-        granted_at_ms=books.date_ms,
+    lease = Lease(  # by their order, as far as that can be read: names take longer
+        lease_id,
+        space.name,  # one text for all leases in it
+        ask.scope,
+        ask.holder,
+        books.token,
+        ttl_ms,
+        ttl_ms,
+        now_ms + ttl_ms,
+        books.date_ms,
         attempt=attempt,
         purpose=ask.purpose,
         metadata=ask.metadata,
         cooldown_ms=ask.cooldown_ms,
+        batch=books.batch,
         priority=ask.priority,
     )
     if ask.max_hold_ms is not None or ask.progress_ms is not None:

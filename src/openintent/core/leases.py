@@ -305,7 +305,7 @@ def lapse(books: Books, lease: Lease) -> None:
     end(books, lease, "expired", reason, lease.holder)
 
 
-def end(books: Books, lease: Lease, status: str, reason: str, actor: str, *, note: str | None = None) -> None:
+def end(books: Books, lease: Lease, status: str, reason: str, actor: str, note: str | None = None) -> None:
     """However a lease ends, it ends here, once; then whoever waited for it may go."""
     lease.status, lease.ended_reason, lease.ended_note = status, reason, note
     lease.ended_at_ms = books.date_ms
@@ -331,7 +331,7 @@ def _write_end(books: Books, space: Space, lease: Lease, actor: str) -> None:
     books.drop("l/" + lease.id)
     # Whoever loses a lease without having given it back should find that in the log of his own.
     also = None if lease.status == "released" else agent_space(lease.holder)
-    event = books.log(_end_type(lease), space.home, actor, lease=lease, also=also)
+    event = books.log(_end_type(lease), space.home, actor, None, lease, also)
     books.ends.append(LeaseEnd(lease.id, space.home, event.seq))
     if lease.attempt is not None:
         attempts.expire(books, lease.holder, lease.attempt)

@@ -37,7 +37,6 @@ class Timers:
         "_n",
         "_near",
         "_opening",
-        "_size",
         "_spans",
         "hurry_ms",
         "next_ms",
@@ -53,12 +52,11 @@ class Timers:
         self._dead: dict[int, int] = {}  # by span: how many have died in it since it was swept, at least
         self._edge = 0  # the first span that nobody has begun to open
         self._opening: list[Timed] = []  # what is left of the one before it, the last one first
-        self._size = 0  # entries in all
         self.next_ms = NEVER  # no thing falls due before this instant; looked at with every command
         self.hurry_ms = 0  # until this instant some holder is in a hurry
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._near) + len(self._opening) + sum(map(len, self._far.values()))
 
     def add(self, thing: Timed) -> None:
         """Watch a thing, or note that it is due earlier than before."""
@@ -68,7 +66,6 @@ class Timers:
 
     def watch(self, thing: Timed, due_ms: int) -> None:
         """The same for one that is not watched yet, or is known to be due earlier."""
-        self._size += 1
         left_ms = due_ms - self.now_ms
         if left_ms < HURRY_MS and due_ms > self.hurry_ms and isinstance(thing, Lease):
             self.hurry_ms = due_ms
@@ -87,7 +84,8 @@ class Timers:
             else:
                 things.append(thing)
         thing.timer_ms = at_ms
-        self.next_ms = min(self.next_ms, wake_ms)
+        if wake_ms < self.next_ms:  # noqa: PLR1730  # quicker than a call of min()
+            self.next_ms = wake_ms
 
     def died(self, thing: Timed) -> None:
         """A thing, if it was watched, will never be due again."""
@@ -97,8 +95,7 @@ class Timers:
             return  # what is near goes soon
         dead = self._dead.get(span, 0) + 1
         if dead > LITTER_MIN and dead * 2 > len(things):
-            left = self._far[span] = [each for each in things if _waits_in(span, each)]
-            self._size -= len(things) - len(left)
+            self._far[span] = [each for each in things if _waits_in(span, each)]
             dead = 0
         self._dead[span] = dead
 
@@ -142,7 +139,6 @@ class Timers:
             self._open(now_ms, NEVER)
         while self._near and self._near[0][0] <= now_ms:
             entry = heapq.heappop(self._near)
-            self._size -= 1
             thing = entry[2]
             if not self._valid(entry):
                 continue
@@ -171,7 +167,6 @@ class Timers:
         """Put what falls due in this span into order, and what does not where it does; how many these were."""
         begins_ms, things = (self._edge - 1) * SPAN_MS, self._opening
         count = min(most, len(things))
-        self._size -= count
         for _ in range(count):
             thing = things.pop()
             if thing.timer_ms == begins_ms and (due_ms := thing.due_ms) != DEAD:

@@ -17,7 +17,7 @@ from typing import Final
 
 from openintent.clock import LedgerClock, boot_ms, wall_ms
 from openintent.core.answers import Queued, Reply
-from openintent.core.books import Batch, Books
+from openintent.core.books import Batch
 from openintent.core.commands import Acquire, Command, Gone, Tick
 from openintent.core.ledger import Ledger
 from openintent.engines.base import Deposed, Engine, Guarantees, Head
@@ -79,7 +79,7 @@ class Grantor:
         self.serving, self.term = False, 0
         # An empty one, until the first term begins: nothing is applied to it.
         self._ledger = Ledger(limits, term=0, token=0, seq=0, now_ms=0)
-        self._books = self._ledger.books
+        self.books = self._ledger.books  # what it knows; for others to look at, and not all of it durable yet
         self.date_offset_ms = 0  # from ledger time to the date
         self._stopping = False
         self._waiting = OpenRequests()
@@ -122,7 +122,7 @@ class Grantor:
             await asyncio.wait({self._committer})
         if self.serving:
             self._alarm.cancel()
-            self._books.now_ms = self._clock.read(self._boot_ms())
+            self.books.now_ms = self._clock.read(self._boot_ms())
             await say_farewell(self._ledger, self._leadership)
         self.serving = False
         self.feed.close()
@@ -136,8 +136,8 @@ class Grantor:
     def _empty_the_lines(self) -> None:
         """No request is open any more. The last one leaves first: nobody moves up to a grant it would not hear of."""
         self.apply(Tick())
-        for waiter in sorted(self._books.requests.values(), key=lambda waiter: waiter.rank, reverse=True):
-            self._ledger.apply(Gone(waiter.request), self._books.now_ms)
+        for waiter in sorted(self.books.requests.values(), key=lambda waiter: waiter.rank, reverse=True):
+            self._ledger.apply(Gone(waiter.request), self.books.now_ms)
         self._work.set()
 
     async def _begin_term(self, seen: Head) -> None:
@@ -147,13 +147,13 @@ class Grantor:
         await self._leadership.while_beating(load(self._engine, ledger, seen=seen))
         # The clock starts only now: loading must not eat into what the holders were promised.
         self._clock = LedgerClock(start_ms=head.clock_ms, boot_now_ms=self._boot_ms())
-        self._ledger, self._books = ledger, ledger.books
+        self._ledger, self.books = ledger, ledger.books
         self._note_date(head.clock_ms)
         self.term, self._durable, self._committed_ms = head.term, 0, head.clock_ms
         self.feed.begin(head.seq)
         self._alarm = asyncio.get_running_loop().call_soon(self._turn)
         self.serving = True
-        log.info("term began term=%d leases=%d token=%d", self.term, len(self._books.leases), self._books.token)
+        log.info("term began term=%d leases=%d token=%d", self.term, len(self.books.leases), self.books.token)
 
     # Requests
 
@@ -185,7 +185,7 @@ class Grantor:
 
         So it may be some time ago, never too late: what is promised then ends after the holder believes it does.
         """
-        books, now_ms = self._books, self._clock.now_ms
+        books, now_ms = self.books, self._clock.now_ms
         reply = self._ledger.apply(command, now_ms)
         if books.now_ms < now_ms:
             self._clock.stand(books.now_ms)
@@ -198,7 +198,7 @@ class Grantor:
 
         These come last, and together: the engine works meanwhile (docs/decisions/0013).
         """
-        books = self._books
+        books = self.books
         if books.written == books.batch and self._under_way is None:
             self._begin_commit(here=books.timers.hurry_ms <= books.now_ms)
         if books.timers.next_ms < self._alarm_ms:
@@ -264,14 +264,9 @@ class Grantor:
         return self._engine.guarantees
 
     @property
-    def books(self) -> Books:
-        """What the ledger of this term knows; to be looked at, and not all of it durable yet."""
-        return self._books
-
-    @property
     def now_ms(self) -> int:
         """Ledger time at the last command."""
-        return self._books.now_ms
+        return self.books.now_ms
 
     @property
     def commit_age_ms(self) -> int:
@@ -282,7 +277,7 @@ class Grantor:
     def _note_date(self, now_ms: int) -> None:
         """Dates follow the wall clock, which may step."""
         self.date_offset_ms = self._wall_ms() - now_ms
-        self._books.date_from(self.date_offset_ms)
+        self.books.date_from(self.date_offset_ms)
 
     # Commits
 
@@ -290,7 +285,7 @@ class Grantor:
         while True:
             await self._work.wait()
             self._work.clear()
-            if self._under_way is None and self.serving and self._books.written >= self._books.batch:
+            if self._under_way is None and self.serving and self.books.written >= self.books.batch:
                 self._begin_commit()
             if self._under_way is not None:
                 await self._see_through(self._under_way)
@@ -305,7 +300,7 @@ class Grantor:
         batch = self._ledger.take_batch()
         commit = self._under_way = Commit(batch, head_after(self._leadership.head, batch), self._boot_ms())
         try:
-            commit.news, changes = self.feed.gather(batch.events, self._books.state_of), encoded(batch)
+            commit.news, changes = self.feed.gather(batch.events, self.books.state_of), encoded(batch)
             here = here and self._leadership.commit_here(commit.head, changes)
             if not here:
                 commit.outcome = self._leadership.commit(commit.head, changes)
@@ -328,7 +323,7 @@ class Grantor:
             return
         self._note_durable(commit)
         # First of all: the engine works on the next one while we tell of this one.
-        if self.serving and self._books.written >= self._books.batch:
+        if self.serving and self.books.written >= self.books.batch:
             self._begin_commit()
         if self._stopping:
             self._work.set()
@@ -373,7 +368,7 @@ class Grantor:
     def _set_alarm(self, least_ms: int = 0) -> None:
         """Wake up when the next thing falls due, and in any case soon enough for ledger time to keep up."""
         self._alarm.cancel()
-        now_ms = self._books.now_ms
+        now_ms = self.books.now_ms
         self._alarm_ms = min(self._ledger.due_ms(), now_ms + TURN_MS_MAX)
         delay_s = max(least_ms, self._alarm_ms - now_ms) / 1_000
         self._alarm = asyncio.get_running_loop().call_later(delay_s, self._turn)
@@ -390,7 +385,7 @@ class Grantor:
             give_up(self._parcels)
             least_ms = UNTRUSTED_MS  # what is due stays so until then
         self.feed.tell_lengths(self._ledger.take_lengths())
-        if now_ms - self._committed_ms >= self._beat_ms and self._books.written < self._books.batch:
-            self._books.written = self._books.batch  # an empty batch: the beat
+        if now_ms - self._committed_ms >= self._beat_ms and self.books.written < self.books.batch:
+            self.books.written = self.books.batch  # an empty batch: the beat
             self._work.set()
         self._set_alarm(least_ms)

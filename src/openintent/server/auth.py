@@ -93,17 +93,18 @@ class Gate:
         if self.ring is not None:
             self.ring.stop()
 
-    def check(self, exchange: Exchange) -> None:
-        ring, head = self.ring, exchange.head
-        edition = DEV if ring is None else ring.edition
-        if head is not None and head.edition is edition:
-            exchange.principal = head.principal
-            return
-        self._check_anew(exchange, ring)
-        if head is not None and exchange.principal is not NOBODY:
-            head.principal, head.edition = exchange.principal, edition
+    @property
+    def edition(self) -> object:
+        """The same as long as the same are let in: who was, as the head of a request says, need not be checked."""
+        return DEV if self.ring is None else self.ring.edition
 
-    def _check_anew(self, exchange: Exchange, ring: KeyRing | None) -> None:
+    def check(self, exchange: Exchange) -> None:
+        head, exchange.principal = exchange.head, NOBODY
+        self._let_in(exchange, self.ring)
+        if head is not None and exchange.principal is not NOBODY:
+            head.principal, head.edition = exchange.principal, self.edition
+
+    def _let_in(self, exchange: Exchange, ring: KeyRing | None) -> None:
         if ring is None or not ring.in_force:
             self._check_machine(exchange.headers)
             exchange.principal = DEV

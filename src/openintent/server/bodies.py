@@ -49,8 +49,6 @@ def check_media_type(exchange: Exchange) -> None:
         shown = kind[:80].decode("ascii", "replace")
         message = f"Content-Type: {shown} is not JSON"
         raise problems.Refused(415, problems.plain("unsupported_media_type", message, hint=hint))
-    if exchange.head is not None:
-        exchange.head.is_json = True
 
 
 def decode(shape: type[T], body: bytes) -> T:
@@ -81,7 +79,7 @@ def _says_no_more_than(value: Any, body: bytes) -> bool:
         again = _as_json(value)
     except OverflowError:
         return False
-    if b"\\" in body:  # a quote may be the content of a string, and a backslash may be written in several ways
+    if body.find(b"\\") >= 0:  # a quote may be the content of a string, and a backslash may be written in several ways
         return again.count(b'"') - again.count(b'\\"') == body.count(b'"') - body.count(b'\\"')
     return again.count(b'"') == body.count(b'"')
 
@@ -268,7 +266,7 @@ def _speaker(exchange: Exchange, limits: Limits, named: str | None) -> str | Non
     return said if named is None else named
 
 
-def agent(exchange: Exchange, limits: Limits, *, named: str | None = None) -> str:
+def agent(exchange: Exchange, limits: Limits, named: str | None = None) -> str:
     """Who asks: `named` elsewhere than in the header, and checked there. Lease calls without an agent are refused."""
     head = exchange.head
     if head is not None and head.agent is not None:

@@ -1,14 +1,14 @@
 """The requests on a connection that are not answered yet, one class for each lane."""
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Literal, Protocol
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from openintent.server.exchange import STATUS_LINES, USUAL, Desk, Exchange, next_number
+from openintent.server.exchange import STATUS_LINES, Desk, Exchange
 from openintent.server.overload import Overload
 from openintent.server.routing import Router
 
@@ -23,7 +23,7 @@ class Service(Desk, Protocol):
 
     router: Router
     overload: Overload
-    answered: Counter[int]
+    answered: dict[int, int]
 
     def dispatch(self, exchange: Exchange, /) -> None: ...
 
@@ -68,9 +68,6 @@ class HotCycle(Exchange, kw_only=True):
 
     def rendered(self) -> bytes:
         """The whole answer. Called when it leaves: only then is it known whether the connection stays."""
-        if self.status == 200 and self.rev and self.keep_alive and not self.extra:  # most
-            payload = self.payload
-            return USUAL % (len(payload), next_number(), self.term, self.rev, payload)
         close = b"" if self.keep_alive else CLOSE
         if self.status == 204 or self.method == "HEAD":
             return self._bodiless(close)

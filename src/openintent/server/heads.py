@@ -20,9 +20,11 @@ UNIQUE: Final = frozenset({b"traceparent", b"x-request-id"})
 VARYING: Final = {b"idempotency-key": b"\r\nIdempotency-Key: ", b"if-match": b"\r\nIf-Match: "}
 VARYING_BYTES_MAX: Final = 64
 
-VERSION_BYTES: Final = len(b" HTTP/1.1")
+VERSION: Final = b" HTTP/1.1"
 # A request line that can mean only one thing: no query, nothing encoded. The first part leads to a door.
-LINE: Final = re.compile(rb"((GET|POST|PUT|PATCH|DELETE) (/(?:[A-Za-z0-9._:~-]+/)*))[A-Za-z0-9._:~-]+ HTTP/1\.1")
+LINE: Final = re.compile(
+    rb"(?P<door>(?P<method>GET|POST|PUT|PATCH|DELETE) (?P<path>(?:/[A-Za-z0-9._:~-]+)*))/[A-Za-z0-9._:~-]+"
+)
 LINE_BYTES_MAX: Final = 256
 
 
@@ -30,34 +32,29 @@ def parted(head: bytes) -> tuple[bytes, dict[bytes, bytes]]:
     """A head without the fields that are different each time, and these."""
     varying: dict[bytes, bytes] = {}
     for name, line in VARYING.items():
-        line_at = head.find(line)
-        if line_at < 0:
-            continue
-        value_at = line_at + len(line)
-        end = head.find(b"\r\n", value_at)
-        value = head[value_at:end]
+        before, _, rest = head.partition(line)
+        value, end, after = rest.partition(b"\r\n")
         if value.isalnum() and len(value) <= VARYING_BYTES_MAX:  # what else may be in it is for the parser to judge
             varying[name] = value
-            head = head[:line_at] + head[end:]
+            head = before + end + after
     return head, varying
 
 
 class Head:
     """All headers of a request, and what was found out about them; shared by all requests that come with them."""
 
-    __slots__ = ("agent", "edition", "fields", "is_json", "length", "principal")
+    __slots__ = ("agent", "edition", "fields", "length", "principal")
 
     def __init__(self, fields: dict[bytes, bytes], length: int) -> None:
         self.fields = fields  # not to be changed
         self.length = length  # of the body
-        self.is_json = False  # the body may be read as JSON
         self.agent: str | None = None  # who asks, once that was found to be well formed
         self.principal: Principal = NOBODY  # whom the key stands for,
         self.edition: object = None  # as long as these keys are in force
 
 
 class Heads:
-    """Heads by their bytes from the version in the request line to the body, and doors by the bytes that lead there."""
+    """Heads by their bytes behind the request line, and doors by the bytes of that line up to the last slash."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -72,18 +69,19 @@ class Heads:
 
     def remember(self, data: bytes, fields: dict[bytes, bytes], length: int) -> None:
         """The parser found just one request in these bytes, plain and whole, with these fields."""
-        line_end, body_at = data.find(b"\r\n"), len(data) - length
-        head, varying = parted(data[line_end - VERSION_BYTES : body_at])
+        before, _, body = data.partition(b"\r\n\r\n")
+        line, _, lines = before.partition(VERSION)
+        head, varying = parted(lines)
         if varying != {name: fields[name] for name in VARYING if name in fields}:
             return
         fields = {name: value for name, value in fields.items() if name not in VARYING}
-        if len(head) > HEAD_BYTES_MAX or not UNIQUE.isdisjoint(fields) or data.find(b"\r\n\r\n") + 4 != body_at:
+        if len(head) > HEAD_BYTES_MAX or not UNIQUE.isdisjoint(fields) or len(body) != length:
             return
-        line = LINE.fullmatch(data, 0, line_end) if line_end <= LINE_BYTES_MAX else None
-        if line is None:
+        plain = LINE.fullmatch(line) if len(line) <= LINE_BYTES_MAX else None
+        if plain is None:
             return
-        if line[1] not in self.doors:
-            self._open_door(*line.groups())
+        if plain["door"] not in self.doors:
+            self._open_door(plain["door"], plain["method"], plain["path"])
         if len(self.heads) >= HEADS_MAX:
             self.heads.clear()
         self.heads[head] = Head(fields, length)
@@ -91,4 +89,4 @@ class Heads:
     def _open_door(self, way: bytes, method: bytes, path: bytes) -> None:
         if len(self.doors) >= DOORS_MAX:
             self.doors.clear()
-        self.doors[way] = self._router.door(method.decode("ascii"), path.decode("ascii"))
+        self.doors[way] = self._router.door(method.decode("ascii"), path.decode("ascii") + "/")

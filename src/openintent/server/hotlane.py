@@ -20,7 +20,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from openintent.server.connection import NOTHING_YET, RETRY_AFTER, TOO_MANY, Connection, Stop
 from openintent.server.cycles import PIPELINED_MAX, TRANSPORT, AsgiCycle, HotCycle, Service
-from openintent.server.heads import LINE_BYTES_MAX, VERSION_BYTES, Heads
+from openintent.server.exchange import USUAL, next_number
+from openintent.server.heads import LINE_BYTES_MAX, VERSION, Heads
 from openintent.server.overload import BUSY_MIN
 from openintent.server.routing import Match
 from openintent.server.sweep import Bounds
@@ -39,6 +40,7 @@ class HotProtocol(Connection):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.desk = self.service
         self.find = self.service.router.find
         self.heads = self.familiar.heads
         self.doors = self.familiar.doors
@@ -67,24 +69,23 @@ class HotProtocol(Connection):
 
     def _recognise(self, data: bytes) -> bool:
         """Begin the request that these bytes are, if they are just one and like those before it."""
-        line_end = data.find(b"\r\n")
-        body_at = data.find(b"\r\n\r\n", line_end) + 4
-        last_end = line_end - VERSION_BYTES
-        lines = data[last_end:body_at]
-        head = self.heads.get(lines)
-        head, fields = self.familiar.with_varying(lines) if head is None else (head, head.fields)
-        last_at = data.rfind(b"/", 0, last_end) + 1
-        door = self.doors.get(data[:last_at])
-        if head is None or door is None or body_at + head.length != len(data):
+        before, end, body = data.partition(b"\r\n\r\n")
+        line, _, lines = before.partition(VERSION)
+        path, _, last = line.rpartition(b"/")
+        head, door = self.heads.get(lines), self.doors.get(path)
+        if head is None:
+            head, fields = self.familiar.with_varying(lines)
+        else:
+            fields = head.fields
+        if head is None or door is None or head.length != len(body) or not end:
             return False
-        last = data[last_at:last_end]
         way = door.fixed.get(last, door.free)
-        if way is None or not last.isalnum() or line_end > LINE_BYTES_MAX:
+        if way is None or not last.isalnum() or len(line) > LINE_BYTES_MAX:
             return False
         name = last.decode("ascii")
         names = (*way.before, name) if way.named else way.before
         cycle = self.mark = self.cycle = HotCycle(
-            self.service, door.method, door.path + name, "", fields, data[body_at:], way.route, names, head, line=self
+            self.desk, door.method, door.path + name, "", fields, body, way.route, names, head, line=self
         )
         self.pipeline.append(cycle)
         self.begin(cycle)
@@ -179,13 +180,19 @@ class HotProtocol(Connection):
         pipeline = self.pipeline
         while pipeline:
             cycle = pipeline[0]
-            if not cycle.hot:
+            if type(cycle) is not HotCycle:
+                assert isinstance(cycle, AsgiCycle)
                 self._start(cycle)
                 break
             if not cycle.done:
                 break
             pipeline.popleft()
-            self.answered[cycle.status] += 1
+            status, rev = cycle.status, cycle.rev
+            self.answered[status] += 1
+            if status == 200 and rev and cycle.keep_alive and not cycle.extra:  # most
+                payload = cycle.payload
+                self.transport.write(USUAL % (len(payload), next_number(), cycle.term, rev, payload))
+                continue
             self.transport.write(cycle.rendered())
             if not cycle.keep_alive:
                 self._hang_up()

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from openintent.server.overload import BUSY_MIN, PAYLOAD, RETRY_LINE, Overload
 from openintent.server.routing import BadName, Match, Route, Router, arguments, decoded, is_plain
 from openintent.server.stream import STREAMS_MAX, Streams
 from openintent.server.views import Views
+from openintent.server.wishes import Wishes
 
 log = logging.getLogger("openintent.server")
 
@@ -60,6 +61,7 @@ class Service:
         self.views = Views(grantor)
         self.beats = Beats(limits)
         self.renewals = Renewals(limits)
+        self.wishes = Wishes(limits)
         self.gate = gate
         self.overload = overload or Overload()
         # Set as the first thing of a stop: an answer without an end (a stream) waits for it too, and ends then.
@@ -69,17 +71,30 @@ class Service:
         self.cluster = Cluster(grantor)
         self._tasks: set[asyncio.Task[None]] = set()
         # For whoever watches: answers that left, by status, and how many connections there are.
-        self.answered: Counter[int] = Counter()
+        self.answered: dict[int, int] = defaultdict(int)
         self.connections: Callable[[], int] = lambda: 0
 
     # Dispatch
 
     def dispatch(self, exchange: Exchange) -> None:
         """Find the handler and let it answer, now or later. Never raises."""
+        self._dispatch(exchange, self.gate.edition)
+
+    def _dispatch(self, exchange: Exchange, edition: object) -> None:
         try:
-            route = exchange.route or self._found(exchange)
-            self.gate.check(exchange)
-            pending = self._handle(exchange, route)
+            route, head = exchange.route, exchange.head
+            if route is None or head is None or head.edition is not edition:
+                route = self._admit(exchange)
+            else:
+                exchange.principal = head.principal
+            overload = self.overload
+            overload.asked += 1
+            if overload.asked > BUSY_MIN and not route.vital and overload.refuses(route.urgency):
+                exchange.conclude_at_once(429, PAYLOAD, extra=RETRY_LINE)
+                return
+            if route.operator and not exchange.principal.operator:
+                raise auth.not_operator()  # noqa: TRY301  # as whatever a handler raises
+            pending = route.handler(self, exchange, *exchange.names)
             if pending is not None:
                 self.run(exchange, pending)
         except Exception as failure:  # noqa: BLE001  # an answer for the client, a log line for us
@@ -89,8 +104,9 @@ class Service:
         """The same for many at once: what their handlers ask of the ledger is decided when all have asked."""
         # One of them may be a batch, whose parts come here too: these are decided in its place, with all the others.
         outermost, self._gathering = not self._gathering, True
+        edition = self.gate.edition
         for exchange in exchanges:
-            self.dispatch(exchange)
+            self._dispatch(exchange, edition)
         if outermost:
             self._gathering = False
             self._decide()
@@ -151,19 +167,15 @@ class Service:
         problem = problems.plain("method_not_allowed", f"{exchange.method} is not offered here", detail=found)
         raise problems.Refused(405, problem, extra=allow)
 
-    def _handle(self, exchange: Exchange, route: Route) -> Awaitable[None] | None:
-        overload = self.overload
-        overload.asked += 1
-        if overload.asked > BUSY_MIN and not route.vital and overload.refuses(route.urgency):
-            exchange.conclude_at_once(429, PAYLOAD, extra=RETRY_LINE)
-            return None
-        if route.operator and not exchange.principal.operator:
-            raise auth.not_operator()
-        head = exchange.head
-        if exchange.body and (head is None or not head.is_json):
+    def _admit(self, exchange: Exchange) -> Route:
+        """Find out what is known already of a request like those before: where it leads, and whether it may."""
+        route = exchange.route or self._found(exchange)
+        if exchange.body:
             bodies.check_media_type(exchange)
-        names = exchange.names if head is not None else self._arguments(exchange, route)
-        return route.handler(self, exchange, *names)
+        self.gate.check(exchange)
+        if exchange.head is None:
+            exchange.names = self._arguments(exchange, route)
+        return route
 
     def _arguments(self, exchange: Exchange, route: Route) -> Sequence[str | None]:
         names = [str(name) for name in exchange.names]
@@ -204,10 +216,12 @@ class Service:
     def encode(self, view: Any) -> bytes:
         return _encode(view)
 
-    def show(self, exchange: Exchange, reply: Reply, view: Any, *, extra: bytes = b"") -> None:
+    def show(self, exchange: Exchange, reply: Reply, view: Any, extra: bytes = b"") -> None:
         """A success, as soon as it may be told."""
-        exchange.status, exchange.payload, exchange.extra = 200, _encode(view), extra
+        exchange.status, exchange.payload = 200, _encode(view)
         exchange.term, exchange.rev = reply.term, reply.rev
+        if extra:
+            exchange.extra = extra
         self.park(reply, exchange)
 
     def show_refusal(self, exchange: Exchange, reply: Reply) -> None:

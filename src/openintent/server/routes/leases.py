@@ -31,9 +31,9 @@ from openintent.model import Ask, Lease
 from openintent.server import bodies, problems, query
 from openintent.server.beats import Beat
 from openintent.server.exchange import Exchange, Render
+from openintent.server.ids import Ids
 from openintent.server.service import Service
 from openintent.wire import (
-    AcquireBody,
     AttemptQuery,
     DoneView,
     GuardBody,
@@ -44,78 +44,30 @@ from openintent.wire import (
     RevokeBody,
 )
 
-_random_bits = random.Random().getrandbits  # noqa: S311  # an id must be unique, not secret: only its holder may use it
-
-
-def _new_id(now_ms: int) -> str:
-    """Unique, and larger than those before it: an engine that orders by key then writes side by side, not all over."""
-    return f"{now_ms:010x}{_random_bits(56):014x}"
+ids = Ids(random.Random().getrandbits)  # noqa: S311  # an id must be unique, not secret: only its holder may use it
 
 
 def acquire(service: Service, exchange: Exchange, space: str) -> None:
-    body = bodies.decode(AcquireBody, exchange.body)
-    checks = bodies.Checks(service.limits)
-    if body.agent_id is not None:
-        checks.agents(body.agent_id)
-    holder = bodies.agent(exchange, service.limits, named=body.agent_id)
-    ask = _ask(checks, body, space, holder)
-    wait_ms = checks.wait_ms(body.wait_seconds) if body.wait_seconds else 0
-    checks.settle()
-    acquire_or_wait(service, exchange, ask, wait_ms, _show_acquired, preempt=body.preempt)
+    scope, wish = service.wishes.read(exchange.body)
+    holder = bodies.agent(exchange, service.limits, wish.agent_id)
+    acquire_or_wait(service, exchange, wish.ask(space, scope, holder), wish.wait_ms, _show_acquired, wish.preempt)
 
 
 def acquire_or_wait(
-    service: Service, exchange: Exchange, ask: Ask, wait_ms: int, show: Render, *, preempt: bool = False
+    service: Service,
+    exchange: Exchange,
+    ask: Ask,
+    wait_ms: int,
+    show: Render,
+    preempt: bool = False,  # noqa: FBT001, FBT002  # a call is quicker without names
 ) -> None:
     """Ask the ledger; `show` answers now, or when the wait is over."""
     key = bodies.attempt(exchange, service.limits)
-    lease_id = _new_id(service.grantor.now_ms)
-    command = Acquire(ask=ask, lease_id=lease_id, wait_ms=wait_ms, attempt=key, preempt=preempt)
+    command = Acquire(ask, ids.new(service.grantor.books.now_ms), wait_ms, key, preempt)
     if wait_ms or key is not None:
         service.ask_or_wait(exchange, command, show)
     else:
         service.ask(exchange, command, show)
-
-
-def _ask(checks: bodies.Checks, body: AcquireBody, space: str, holder: str) -> Ask:
-    limits = checks.limits
-    if (wrong := scope_problem(body.scope, limits)) is not None:
-        checks.fault("scope", wrong)
-    if body.mode != "exclusive":
-        _check_mode(checks, body.mode)
-    if not -1_000_000 <= body.priority <= 1_000_000:
-        checks.fault("priority", "must be from -1000000 to 1000000", "range")
-    if body.metadata is not None:
-        checks.size("metadata", body.metadata, limits.metadata_bytes_max)
-    ask = Ask(
-        space=space,
-        scope=body.scope,
-        holder=holder,
-        ttl_ms=checks.ttl_ms(body, limits.ttl_ms_default),
-        priority=body.priority,
-        reentrant=body.reentrant,
-        purpose=None if body.purpose is None else checks.text("purpose", body.purpose),
-        metadata=body.metadata,
-    )
-    if body.max_hold_seconds is not None:
-        ask.max_hold_ms = checks.ms(
-            "max_hold_seconds", body.max_hold_seconds, least_ms=limits.ttl_ms_min, most_ms=limits.hold_ms_max
-        )
-    if body.progress_seconds is not None:
-        ask.progress_ms = checks.ms(
-            "progress_seconds", body.progress_seconds, least_ms=limits.ttl_ms_min, most_ms=limits.hold_ms_max
-        )
-    if body.cooldown_seconds is not None:
-        ask.cooldown_ms = checks.ms(
-            "cooldown_seconds", body.cooldown_seconds, least_ms=0, most_ms=limits.cooldown_ms_max
-        )
-    return ask
-
-
-def _check_mode(checks: bodies.Checks, mode: str) -> None:
-    if mode in bodies.MODES_NOT_OFFERED:
-        raise problems.not_offered("mode", f"{mode} is not offered yet, only exclusive")
-    checks.fault("mode", "must be exclusive")
 
 
 def _show_acquired(service: Service, exchange: Exchange, reply: Reply) -> None:
@@ -145,7 +97,7 @@ def give_up(service: Service, exchange: Exchange, space: str) -> None:
 def renew(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
     ttl_ms = service.renewals.read(exchange.body) if exchange.body else None
     holder = bodies.agent(exchange, service.limits)
-    service.ask(exchange, Renew(lease_id=lease_id, holder=holder, space=space, ttl_ms=ttl_ms), _show_own)
+    service.ask(exchange, Renew(lease_id, holder, space, ttl_ms), _show_own)
 
 
 def progress(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
@@ -199,7 +151,7 @@ async def _show_ended(service: Service, exchange: Exchange, reply: Reply, lease_
 
 def release(service: Service, exchange: Exchange, space: str | None, lease_id: str) -> None:
     holder = bodies.agent(exchange, service.limits)
-    service.ask(exchange, Release(lease_id=lease_id, holder=holder, space=space), _show_released)
+    service.ask(exchange, Release(lease_id, holder, space), _show_released)
 
 
 def _show_released(service: Service, exchange: Exchange, reply: Reply) -> None:
@@ -225,7 +177,7 @@ async def _show_released_before(service: Service, exchange: Exchange, reply: Rep
 
 def heartbeat(service: Service, exchange: Exchange, agent_id: str) -> None:
     beat = service.beats.read(agent_id, exchange.body)
-    bodies.agent(exchange, service.limits, named=agent_id)
+    bodies.agent(exchange, service.limits, agent_id)
     service.ask(exchange, Heartbeat(holder=agent_id, held=beat.held, load=beat.load), partial(_show_verdicts, beat))
 
 

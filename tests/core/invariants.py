@@ -125,7 +125,7 @@ def check_counts(books: Books) -> None:
 def check_spaces(books: Books) -> None:
     for name, space in books.spaces.items():
         assert name == space.name
-        assert not space.empty, name
+        assert not space.is_empty(), name
         assert all(line.waiters for line in space.lines)
         for line in space.lines:
             assert [waiter.rank for waiter in line.waiters] == sorted(waiter.rank for waiter in line.waiters)

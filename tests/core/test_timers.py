@@ -38,7 +38,7 @@ def popped(heap: Timers, now_ms: int) -> list[Thing]:
 
 @given(steps, spans)
 def test_whatever_is_due_pops_once_and_nothing_else_does(steps, span_ms):
-    with mock.patch.multiple(timers, LITTER_MIN=2, SPAN_MS=span_ms, SORTED_PER_DUE=1):
+    with mock.patch.multiple(timers, SPAN_MS=span_ms, SORTED_PER_DUE=1):
         heap, alive = Timers(), []
         for verb, at_ms, which in steps:
             thing = alive[which % len(alive)] if alive else None
@@ -95,14 +95,16 @@ def test_what_is_equally_due_goes_in_the_order_it_came():
     assert popped(heap, 10) == things
 
 
-def test_the_dead_do_not_pile_up():
-    heap = Timers()
-    for _ in range(10 * timers.LITTER_MIN):
-        thing = Thing(1_000)
+def test_the_dead_leave_nothing_behind_where_they_were_far_away():
+    heap, stays = Timers(), Thing(60_000)
+    heap.add(stays)
+    for due_ms in (1_000, 1_000, 60_000, 3_600_000):
+        thing = Thing(due_ms)
         heap.add(thing)
         thing.due_ms = DEAD
         heap.died(thing)
-    assert len(heap) <= timers.LITTER_MIN + 1
+    assert len(heap) == 1
+    assert popped(heap, 3_600_000) == [stays]
 
 
 def crowd(count: int) -> tuple[Timers, int]:
@@ -131,40 +133,26 @@ def test_when_time_passes_by_itself_a_span_is_opened_before_its_time():
 
 def test_what_dies_while_its_span_is_opened_is_gone():
     heap, things = Timers(), [Thing(1_000) for _ in range(2 * timers.SORTED_PER_DUE)]
-    with mock.patch.object(timers, "LITTER_MIN", 2):
-        for thing in things:
-            heap.add(thing)
-        heap.reach(1_500, 1, by_itself=False)
-        for thing in things[:-1]:
-            thing.due_ms = DEAD
-            heap.died(thing)
+    for thing in things:
+        heap.add(thing)
+    heap.reach(1_500, 1, by_itself=False)
+    for thing in things[:-1]:
+        thing.due_ms = DEAD
+        heap.died(thing)
     assert popped(heap, 1_000) == things[-1:]
 
 
-def test_only_the_span_is_swept_in_which_most_have_died():
-    heap, looked_at = Timers(), []
-
-    class Watched(Thing):
-        @property
-        def due_ms(self):
-            looked_at.append(self)
-            return self.ends_ms
-
-        @due_ms.setter
-        def due_ms(self, at_ms):
-            self.ends_ms = at_ms
-
-    others = [Watched(60_000) for _ in range(10 * timers.LITTER_MIN)]
-    many = [Watched(1_000) for _ in range(3 * timers.LITTER_MIN)]
-    for thing in [*others, *many]:
-        heap.add(thing)
-    looked_at.clear()
-    for thing in many[1:]:
-        thing.due_ms = DEAD
-        heap.died(thing)
-    assert set(looked_at) == set(many)
-    assert len(heap) < len(others) + 2 * timers.LITTER_MIN
-    assert popped(heap, 1_000) == many[:1]
+def test_a_thing_that_comes_back_to_a_span_that_it_left_is_there_once():
+    heap, thing = Timers(), Thing(60_000)
+    heap.add(thing)
+    thing.due_ms = 1_000
+    heap.add(thing)
+    thing.due_ms = 60_000
+    assert heap.pop_due(1_000) is None
+    assert len(heap) == 1
+    thing.due_ms = DEAD
+    heap.died(thing)
+    assert len(heap) == 0
 
 
 def test_the_first_instant_comes_by_itself_however_many_are_due():
@@ -173,12 +161,12 @@ def test_the_first_instant_comes_by_itself_however_many_are_due():
     assert heap.reach(1_500, 4, by_itself=True) == 1_000
 
 
-def test_what_has_popped_is_no_litter_when_it_dies():
-    heap, thing = Timers(), Thing(1)
+def test_what_has_popped_may_die():
+    heap, thing = Timers(), Thing(1_000)
     heap.add(thing)
-    assert heap.pop_due(1) is thing
+    assert heap.pop_due(1_000) is thing
     heap.died(thing)
-    assert heap._dead == {}
+    assert len(heap) == 0
 
 
 def test_the_next_instant_is_known_after_each_step():

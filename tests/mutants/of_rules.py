@@ -333,6 +333,11 @@ ENDS: Final = (
         number=14,
     ),
     Mutant(
+        "what has died is watched for as long as it would have lived",
+        (Edit("core/timers.py", "            things.pop(id(thing), None)\n", "            pass\n"),),
+        (tests("core/test_timers.py"),),
+    ),
+    Mutant(
         "at the very instant of its deadline a lease still lives",
         (
             Edit(

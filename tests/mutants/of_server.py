@@ -12,7 +12,7 @@ CONNECTIONS: Final = (
     ),
     Mutant(
         "a request is recognised by its headers, whatever its first line says",
-        (Edit("server/hotlane.py", "or not last.isalnum() ", ""),),
+        (Edit("server/hotlane.py", "not last.isalnum() or ", ""),),
         (tests("server/test_heads.py::test_a_line_is_read_anew_whatever_comes_after_it"),),
     ),
     Mutant(

@@ -60,8 +60,7 @@ class Space:
         self.cooldowns: ScopeIndex[Cooldown] = ScopeIndex()
         self.checkpoints: dict[str, Any] = {}
 
-    @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.leases.items or self.lines.items or self.cooldowns.items or self.checkpoints)
 
 
@@ -252,7 +251,7 @@ class Books:
 
     def tidy(self, space: Space) -> None:
         """Forget a space in which nothing is left: an idle one costs nothing."""
-        if space.empty:
+        if space.is_empty():
             self.spaces.pop(space.name, None)
 
     def take_batch(self) -> Batch:

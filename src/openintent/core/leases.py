@@ -307,8 +307,9 @@ def lapse(books: Books, lease: Lease) -> None:
 
 def end(books: Books, lease: Lease, status: str, reason: str, actor: str, note: str | None = None) -> None:
     """However a lease ends, it ends here, once; then whoever waited for it may go."""
-    lease.status, lease.ended_reason, lease.ended_note = status, reason, note
-    lease.ended_at_ms = books.date_ms
+    lease.status, lease.ended_reason, lease.ended_at_ms = status, reason, books.date_ms
+    if note is not None:
+        lease.ended_note = note
     holder, space = lease.holder, books.spaces[lease.space]
     space.leases.remove(lease.scope)
     del books.leases[lease.id]

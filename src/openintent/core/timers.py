@@ -3,8 +3,7 @@
 A deadline that moves later costs nothing: the old entry comes up, sees that its thing is due later, and goes there.
 Only one that moves earlier needs a new entry. What is far away lies in spans, in no order. A little before its time a
 span is opened: its entries are put into a heap, not all at once if they are many, and time waits for that. So it makes
-no difference how many there are. Entries of things that died stay until their time comes, or until they are most of
-their span, which is then swept: a span at a time, so that nobody waits for all of them to be looked at.
+no difference how many there are. The entry of a thing that died goes with it, or, if it was due soon, a little later.
 
 A lease that was due soon when it was last watched has a holder in a hurry: one with a short ttl comes up again and
 again, one with a long ttl that is renewed in time does not.
@@ -19,7 +18,6 @@ NEVER: Final = 1 << 62
 SPAN_MS: Final = 256
 SORTED_PER_DUE: Final = 10  # entries of a span: to put so many into order takes less time than for one to fall due
 HURRY_MS: Final = 20_000  # who renews three times in so long a ttl can wait half of it for an answer
-LITTER_MIN: Final = 64  # below this many dead entries a span is not worth the walk
 
 
 class Timed(Protocol):
@@ -31,7 +29,6 @@ class Timed(Protocol):
 
 class Timers:
     __slots__ = (
-        "_dead",
         "_edge",
         "_far",
         "_n",
@@ -47,9 +44,8 @@ class Timers:
         self.now_ms = now_ms  # the ledger sets it with every command
         self._near: list[tuple[int, int, Timed]] = []  # a heap of what is due before the edge, or soon
         self._n = 0  # ties go in the order of entry, and things need no order of their own
-        self._far: dict[int, list[Timed]] = {}  # by span
+        self._far: dict[int, dict[int, Timed]] = {}  # by span, then each by its identity
         self._spans: list[int] = []  # a heap of them
-        self._dead: dict[int, int] = {}  # by span: how many have died in it since it was swept, at least
         self._edge = 0  # the first span that nobody has begun to open
         self._opening: list[Timed] = []  # what is left of the one before it, the last one first
         self.next_ms = NEVER  # no thing falls due before this instant; looked at with every command
@@ -79,25 +75,19 @@ class Timers:
             wake_ms = at_ms - SPAN_MS
             things = self._far.get(span)
             if things is None:
-                self._far[span] = [thing]
+                self._far[span] = {id(thing): thing}
                 heapq.heappush(self._spans, span)
             else:
-                things.append(thing)
+                things[id(thing)] = thing
         thing.timer_ms = at_ms
         if wake_ms < self.next_ms:  # noqa: PLR1730  # quicker than a call of min()
             self.next_ms = wake_ms
 
     def died(self, thing: Timed) -> None:
         """A thing, if it was watched, will never be due again."""
-        span = thing.timer_ms // SPAN_MS
-        things = self._far.get(span)
-        if things is None:
-            return  # what is near goes soon
-        dead = self._dead.get(span, 0) + 1
-        if dead > LITTER_MIN and dead * 2 > len(things):
-            self._far[span] = [each for each in things if _waits_in(span, each)]
-            dead = 0
-        self._dead[span] = dead
+        things = self._far.get(thing.timer_ms // SPAN_MS)
+        if things is not None:
+            things.pop(id(thing), None)
 
     def reach(self, now_ms: int, most: int, *, by_itself: bool) -> int:
         """The latest instant up to now by which at most so many entries fall due: perhaps the one before the first.
@@ -157,9 +147,7 @@ class Timers:
             if not self._opening:
                 span = heapq.heappop(self._spans)
                 self._edge = span + 1
-                self._opening = self._far.pop(span)
-                self._dead.pop(span, None)
-                self._opening.reverse()
+                self._opening = list(reversed(self._far.pop(span).values()))
             most -= self._sort(most)
         self._note_next()
 
@@ -187,7 +175,3 @@ class Timers:
     def _valid(entry: tuple[int, int, Timed]) -> bool:
         at_ms, _, thing = entry
         return thing.timer_ms == at_ms and thing.due_ms != DEAD
-
-
-def _waits_in(span: int, thing: Timed) -> bool:
-    return thing.timer_ms == span * SPAN_MS and thing.due_ms != DEAD

@@ -71,8 +71,8 @@ class HotProtocol(Connection):
         """Begin the request that these bytes are, if they are just one and like those before it."""
         before, end, body = data.partition(b"\r\n\r\n")
         line, _, lines = before.partition(VERSION)
-        path, _, last = line.rpartition(b"/")
-        head, door = self.heads.get(lines), self.doors.get(path)
+        above, _, last = line.rpartition(b"/")
+        head, door = self.heads.get(lines), self.doors.get(above)
         if head is None:
             head, fields = self.familiar.with_varying(lines)
         else:
@@ -80,12 +80,16 @@ class HotProtocol(Connection):
         if head is None or door is None or head.length != len(body) or not end:
             return False
         way = door.fixed.get(last, door.free)
-        if way is None or not last.isalnum() or len(line) > LINE_BYTES_MAX:
+        if way is None:
             return False
-        name = last.decode("ascii")
-        names = (*way.before, name) if way.named else way.before
+        path, names = way.path, way.names
+        if way.open:
+            if not last.isalnum() or len(line) > LINE_BYTES_MAX:
+                return False
+            name = last.decode("ascii")
+            path, names = path + name, (*names, name)
         cycle = self.mark = self.cycle = HotCycle(
-            self.desk, door.method, door.path + name, "", fields, body, way.route, names, head, line=self
+            self.desk, way.route.method, path, "", fields, body, way.route, names, head, line=self
         )
         self.pipeline.append(cycle)
         self.begin(cycle)

@@ -58,15 +58,14 @@ class Way(msgspec.Struct, frozen=True):
     """The rest of the way to a hot route."""
 
     route: Route
-    before: tuple[str | None, ...]  # the arguments of its handler, without the last segment
-    named: bool  # the last segment is an argument too
+    path: str
+    names: tuple[str | None, ...]  # the arguments of its handler
+    open: bool  # the last segment of the path is missing, and is the last argument too
 
 
 class Door(msgspec.Struct, frozen=True):
     """A method and a path up to its last segment, all of it plain: the hot routes from there."""
 
-    method: str
-    path: str
     fixed: dict[bytes, Way | None]  # by the last segment; None where that leads elsewhere, or nowhere
     free: Way | None  # where the last segment is a name
 
@@ -118,8 +117,8 @@ class Router:
         """What can be asked there often. The path ends with the slash before its last segment."""
         node, names = self._descend(path[:-1]) or ({}, [])
         routes = {last: leaf.get("", {}).get(method) for last, leaf in node.items() if last}
-        ways = {last.encode(): _way(route, names, named=last == NAME) for last, route in routes.items()}
-        return Door(method, path, ways, ways.pop(NAME.encode(), None))
+        free = _way(routes.pop(NAME, None), path, names, is_open=True)
+        return Door({last.encode(): _way(route, path + last, names) for last, route in routes.items()}, free)
 
     def _tree_of(self, above: str) -> tuple[Any, ...]:
         """The tree that the path is looked for in, and the way down."""
@@ -159,10 +158,10 @@ def arguments(route: Route, names: list[str]) -> tuple[str | None, ...]:
     return (route.space + names[0], *names[1:]) if route.space else (None, *names)
 
 
-def _way(route: Route | None, names: list[str], *, named: bool) -> Way | None:
+def _way(route: Route | None, path: str, names: list[str], *, is_open: bool = False) -> Way | None:
     if route is None or not route.hot or (route.space and not names):  # the last: the end of the path is the space
         return None
-    return Way(route, arguments(route, names), named)
+    return Way(route, path, arguments(route, names), is_open)
 
 
 def is_plain(path: str, *, chars_max: int) -> bool:

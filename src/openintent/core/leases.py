@@ -161,7 +161,8 @@ def _held_by_caller(books: Books, command: Renew | Progress | Release) -> Lease 
     lease = books.leases.get(command.lease_id)
     if lease is None:
         return _ended(books, command.lease_id, command.holder, command.space)
-    if lease.holder != command.holder or command.space not in (None, lease.space):
+    space = command.space
+    if lease.holder != command.holder or (space is not None and space != lease.space):
         return books.reply(Missing("lease"))
     return lease
 

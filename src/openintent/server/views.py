@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from openintent.core.grants import constant_part
 from openintent.model import (
+    INTENT_SPACE,
     Agent,
     Assignment,
     Decision,
@@ -35,6 +36,7 @@ from openintent.wire import (
 )
 
 DATES_KEPT_MAX: Final = 10_000
+INTENT_CHARS: Final = len(INTENT_SPACE)
 
 COORDINATOR_STATUS: Final = {  # OpenIntent's words
     "active": "active",
@@ -84,14 +86,14 @@ class Views:
 
     def lease_with(self, lease: Lease, remaining_ms: int, waited_ms: int = 0) -> LeaseView:
         """The same for whoever was told how much is left."""
-        granted_at_ms, ended_at_ms = lease.granted_at_ms, lease.ended_at_ms
+        space, granted_at_ms, ended_at_ms = lease.space, lease.granted_at_ms, lease.ended_at_ms
         expires_at_ms = lease.deadline_ms + self._calendar.date_offset_ms if ended_at_ms is None else ended_at_ms
         dates, max_hold_ms, progress_ms = self._dates, lease.max_hold_ms, lease.progress_ms
         granted = dates.get(granted_at_ms) or self._date_anew(granted_at_ms)
         return LeaseView(
             lease.id,
-            intent_of(lease.space),
-            lease.space,
+            space[INTENT_CHARS:] if space.startswith(INTENT_SPACE) else None,  # `intent_of`, without a call
+            space,
             lease.holder,
             lease.scope,
             "exclusive",
@@ -104,10 +106,10 @@ class Views:
             granted,
             None if ended_at_ms is None else self.date(ended_at_ms),
             lease.ended_reason,
-            waited_ms / 1_000,
+            waited_ms / 1_000 if waited_ms else 0.0,
             None if max_hold_ms is None else max_hold_ms / 1_000,
             None if progress_ms is None else progress_ms / 1_000,
-            lease.cooldown_ms / 1_000,
+            lease.cooldown_ms / 1_000 if lease.cooldown_ms else 0.0,
             lease.checkpoint,
             lease.metadata or {},
             lease.purpose,

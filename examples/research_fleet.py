@@ -15,7 +15,7 @@ from openintent.agents import Agent, on_assignment
 
 BOOKS = ["Whales", "Comets", "Mosses", "Rivers", "Clocks", "Bridges"]
 CHAPTERS = 4
-TTL_S = 1.5  # the book of a dead researcher is free after that
+TTL_S = 3.0  # the book of a dead researcher is free after that
 
 
 class Researcher:

@@ -37,6 +37,9 @@ HAND_OVER_EVERY = 10  # rounds of the script
 WAIT_S = 1.0
 POINTS = size("crash_points", 5)  # spread over all there are, one at least of each stage; 0: every one
 AT_ONCE = 2  # servers side by side
+# A commit more or less is a matter of time, and so is who makes it: a server whose disk was slow leaves that to the
+# process for the file. So a point that was not reached is tried again.
+TRIES_MAX = 3
 
 # The server ends in one of these parts of its life; the recovery begins with what a killed server left. It ends before
 # a call of its process for the file; but where it commits by itself, before one of its own.
@@ -189,10 +192,8 @@ class Trial:
     async def list_all(self, stages: Iterator[str]) -> None:
         """Every point, by lives in which nothing goes wrong."""
         for stage in stages:
-            folder = self.folder / stage
-            folder.mkdir()
-            log = folder / "trace"
-            server = ServerProcess(folder / "leases.db")
+            server = self._server(stage)
+            log = server.database.with_name("trace")
             try:
                 assert not await live(server, Script(server, stage != SPOT), stage, log)
             finally:
@@ -206,26 +207,36 @@ class Trial:
 
     async def crash_all(self, crashes: Iterator[tuple[int, Crash]], count: int) -> None:
         for number, crash in crashes:
-            folder = self.folder / str(number)
-            folder.mkdir()
-            server = ServerProcess(folder / "leases.db")
-            script = Script(server, crash.stage != SPOT)
-            try:
-                await self._crash(server, script, crash)
-            except BaseException as error:
-                error.add_note(f"the server ended before call {crash.point.nth} of {crash.point.call}: {crash.stage}")
-                raise
-            finally:
-                script.hang_up()
-                server.kill()
-            shutil.rmtree(folder)
+            for attempt in range(TRIES_MAX):
+                if await self._crash(self._server(f"{number}-{attempt}"), crash):
+                    break
+            else:
+                self.missed.append(crash)
             self.done += 1
             self.figures.progress(self.done, count)
 
-    async def _crash(self, server: ServerProcess, script: Script, crash: Crash) -> None:
+    def _server(self, name: str) -> ServerProcess:
+        folder = self.folder / name
+        folder.mkdir()
+        return ServerProcess(folder / "leases.db")
+
+    async def _crash(self, server: ServerProcess, crash: Crash) -> bool:
+        """It ends there; False if it never came so far."""
+        script = Script(server, crash.stage != SPOT)
+        try:
+            reached = await self._life_and_after(server, script, crash)
+        except BaseException as error:
+            error.add_note(f"the server ended before call {crash.point.nth} of {crash.point.call}: {crash.stage}")
+            raise
+        finally:
+            script.hang_up()
+            server.kill()
+        shutil.rmtree(server.database.parent)
+        return reached
+
+    async def _life_and_after(self, server: ServerProcess, script: Script, crash: Crash) -> bool:
         log = server.database.with_name("trace")
-        if not await live(server, script, crash.stage, log, "-e", crash.point.killing):
-            self.missed.append(crash)
+        reached = await live(server, script, crash.stage, log, "-e", crash.point.killing)
         server.settings = {}
         self.acknowledged += script.acknowledged
         await asyncio.to_thread(server.start)
@@ -234,6 +245,7 @@ class Trial:
         await script.check()
         server.kill()
         assert readable(server.database)
+        return reached
 
 
 def spread(crashes: list[Crash], share: float) -> list[Crash]:
@@ -265,5 +277,4 @@ async def test_a_server_that_ends_before_any_call_that_changes_the_disk_keeps_al
         unreadable_databases=0,
         not_reached=len(trial.missed),
     )
-    # A commit more or less is a matter of time: a beat, or what is folded when nobody asks.
     assert len(trial.missed) <= len(chosen) // 20, trial.missed

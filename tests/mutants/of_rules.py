@@ -312,8 +312,8 @@ ENDS: Final = (
         (
             Edit(
                 "core/leases.py",
-                "    if lease.holder != command.holder or command.space not in (None, lease.space):",
-                "    if command.space not in (None, lease.space):",
+                "    if lease.holder != command.holder or (space is not None and space != lease.space):",
+                "    if space is not None and space != lease.space:",
             ),
         ),
         (SIM, tests(story("grant_refuse_release"))),

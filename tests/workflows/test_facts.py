@@ -56,6 +56,18 @@ OPEN = StepNote(status="open", agent="worker")
 RUNNING = Record(status="running", attempt=2, holder="worker~2", failures=(FELL,))
 
 
+@pytest.mark.parametrize("status", ["active", "completed"])
+def test_a_step_that_fell_to_another_is_his_also_if_nobody_lived_to_note_that(status):
+    run = run_of(a_step(retry=Retry(max_attempts=1, fallback_agent="other")), a=OPEN)
+    child, his = child_of(Record(status="failed", attempt=1, failures=(FELL,)), status=status), child_of(agent="other")
+    child.state[record.KEY] |= his.state[record.KEY]
+    assert fact_of(run, child).agent == "worker"
+    done = Record(status="done" if status == "completed" else "running", attempt=1, holder="other~1")
+    child.state[record.KEY] |= child_of(done, agent="other").state[record.KEY]
+    fact = fact_of(run, child)
+    assert (fact.agent, fact.holder, fact.status) == ("other", "other~1", done.status)
+
+
 def test_a_step_without_a_note_waits_whatever_there_is_of_it():
     assert fact_of(run_of(), child_of(RUNNING)) == Fact("waiting", "worker")
 

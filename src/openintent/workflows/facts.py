@@ -110,6 +110,9 @@ def _fact(seen: Seen, step: Step, *, overdue: bool) -> Fact:
         status: StepStatus = "failed" if gone else note.status
         why = "its intent was deleted" if gone else note.why
         return Fact(status, agent, noted=note.status, why=why, withdrawn=gone)
+    other = None if step.retry is None else step.retry.fallback_agent
+    if other is not None and record_of(child, other).attempt:
+        agent = other  # it fell to him, though whoever gave it to him may have died before that was noted
     found = record_of(child, agent)
     status, why = _how_it_stands(child, found, agent)
     return Fact(

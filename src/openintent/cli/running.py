@@ -13,6 +13,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from openintent.cli.groups import is_alive, send
@@ -114,11 +115,23 @@ class Command:
 
     def _start(self) -> None:
         # Its own group, so that it can be ended with all that it starts.
-        process = subprocess.Popen(self._words, env=self._env, process_group=0)  # noqa: S603  # it is asked for
+        process = subprocess.Popen(  # noqa: S603  # it is asked for
+            self._words,
+            env=self._env,
+            process_group=0,
+            preexec_fn=partial(self._introduce, self._trust.trusted_until),  # noqa: PLW1509  # see there
+        )
         self._group = process.pid
         process.returncode = 0  # `_reap` waits for it
-        self._tell_guardian(self._trust.trusted_until)
         self._terminal.lend_at_once(self._group)
+
+    def _introduce(self, until: float) -> None:
+        """In the new process, before it is the command: were we stopped right after it began, nobody else would tell.
+
+        It takes no lock, as another thread may have that which is not here.
+        """
+        self._group = os.getpid()
+        self._tell_guardian(until)
 
     def _is_done(self) -> bool:
         if self._kill_at is None:

@@ -121,11 +121,11 @@ class SqliteDatabase:
 
     @property
     def token_ready(self) -> int:
-        """A commit with no larger token than this can be made by `here.py`, too."""
+        """A commit with no larger token than this can be made by `sqlite_here.py`, too."""
         return self._lock.ready(durable_term=self._head.term)
 
     def catch_up(self) -> None:
-        """With what `here.py` has committed."""
+        """With what `sqlite_here.py` has committed."""
         self._require_sound()
         try:
             self._head = self._store.read_on() or self._head

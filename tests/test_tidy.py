@@ -26,19 +26,20 @@ FUNCTION_LINES_MAX = 40
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MEDIAN_MAX = 7
 
-BOTTOM = frozenset({"chance", "clock", "errors", "model", "records", "retrying", "trust", "version", "wire"})
+BOTTOM = frozenset({"chance", "clock", "errors", "model", "records", "retrying", "spaces", "trust", "version", "wire"})
 # What each layer may import of ours, besides itself. A layer that is not named here is on top: it may import anything.
 MAY_IMPORT = {
     "chance": frozenset(),
     "retrying": frozenset(),
     "clock": frozenset(),
     "errors": frozenset(),
+    "spaces": frozenset(),
     "trust": frozenset(),
     "version": frozenset(),
     "model": frozenset({"errors"}),
     "wire": frozenset({"model", "errors"}),
     "records": frozenset({"model", "errors"}),
-    "core": frozenset({"model", "errors"}),
+    "core": frozenset({"model", "spaces", "errors"}),
     "engines": BOTTOM,
     "client": BOTTOM,
     "grantor": BOTTOM | {"core", "engines"},

@@ -13,12 +13,6 @@ import msgspec
 
 DEAD: Final = -1  # `due_ms` of a thing that no longer waits for any instant
 
-INTENT_SPACE: Final = "intent:"
-PLAIN_SPACE: Final = "space:"
-PORTFOLIO_SPACE: Final = "portfolio:"
-AGENT_SPACE: Final = "agent:"
-COORDINATOR_SPACE: Final = "coordinator:"  # before the space of the intent or portfolio that is coordinated
-
 STATUSES: Final = ("draft", "active", "blocked", "suspended_awaiting_input", "completed", "abandoned")
 DONE_STATUSES: Final = ("completed", "abandoned")
 PORTFOLIO_STATUSES: Final = ("active", "completed", "abandoned")
@@ -224,6 +218,17 @@ class PatchRecord(msgspec.Struct, array_like=True):
     steps: list[Patch]
 
 
+class Grant(msgspec.Struct, array_like=True, gc=False):
+    """What its events say of a lease: only what never changes, as the lease itself goes on changing."""
+
+    id: str
+    scope: str
+    token: int
+    holder: str
+    purpose: str | None
+    metadata: dict[str, Any] | None
+
+
 class Event(msgspec.Struct, array_like=True):
     """A thing that happened, and its place in the log."""
 
@@ -235,11 +240,13 @@ class Event(msgspec.Struct, array_like=True):
     payload: dict[str, Any] | None = None
     lease: Lease | None = None  # for the end of a lease, instead of a payload: all there is to know of it afterwards
     also: str | None = None  # a second space in whose log it stands
+    grant: Grant | None = None  # for the grant of a lease, instead of a payload
 
     @property
     def lease_id(self) -> str | None:
         """The lease that it is about, if it is about one."""
-        return self.lease.id if self.lease is not None else (self.payload or {}).get("lease_id")
+        told = self.lease or self.grant
+        return told.id if told is not None else (self.payload or {}).get("lease_id")
 
 
 class LeaseEnd(msgspec.Struct, array_like=True):
@@ -350,46 +357,3 @@ class Farewell(msgspec.Struct, array_like=True):
 
     term: int
     deadlines_ms: dict[str, int]
-
-
-def intent_space(intent_id: str) -> str:
-    return INTENT_SPACE + intent_id
-
-
-def intent_of(space: str) -> str | None:
-    """The intent whose space this is, if it is one's."""
-    return space[len(INTENT_SPACE) :] if space.startswith(INTENT_SPACE) else None
-
-
-def portfolio_space(portfolio_id: str) -> str:
-    return PORTFOLIO_SPACE + portfolio_id
-
-
-def agent_space(agent_id: str) -> str:
-    return AGENT_SPACE + agent_id
-
-
-def agent_name_of(agent_id: str) -> str:
-    """The agent that this is an instance of: what stands before the first `~`; whoever is no instance is itself."""
-    return agent_id.partition("~")[0] or agent_id
-
-
-def portfolio_of(space: str) -> str | None:
-    """The portfolio whose space this is, if it is one's."""
-    return space[len(PORTFOLIO_SPACE) :] if space.startswith(PORTFOLIO_SPACE) else None
-
-
-def coordinator_space(*, intent_id: str | None, portfolio_id: str | None) -> str:
-    """Where the one who coordinates an intent, or a portfolio, holds his lease."""
-    assert (intent_id is None) != (portfolio_id is None)
-    return COORDINATOR_SPACE + (portfolio_space(portfolio_id or "") if intent_id is None else intent_space(intent_id))
-
-
-def spaces_of_intent(intent_id: str) -> tuple[str, str]:
-    """Where parts of an intent are held, and where the whole of it is coordinated."""
-    return (intent_space(intent_id), coordinator_space(intent_id=intent_id, portfolio_id=None))
-
-
-def home_of(space: str) -> str:
-    """The space in whose log its events stand: coordinating is a part of the story of what is coordinated."""
-    return space.removeprefix(COORDINATOR_SPACE)

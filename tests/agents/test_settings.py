@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openintent.agents.settings import Settings
-from openintent.model import agent_name_of
+from openintent.spaces import agent_name_of
 
 WRONG = [
     ("name", ""),

@@ -62,7 +62,7 @@ def check_story(books: Books, events: list[Event]) -> None:
     """The log has no gaps, tokens rise, and a lease begins once, ends once, and is alive in between."""
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert books.seq == len(events)
-    tokens = [event.payload["token"] for event in events if event.type == "lease_acquired"]
+    tokens = [event.grant.token for event in events if event.grant is not None]
     begun = [event.lease_id for event in events if event.type == "lease_acquired"]
     ended = [event.lease_id for event in events if event.lease is not None]
     assert all(one < other for one, other in pairwise(tokens))

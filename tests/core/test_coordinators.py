@@ -66,7 +66,7 @@ def test_a_lapse_is_a_failover_in_both_logs_and_the_next_one_has_a_larger_token(
     failed, begun = world.books.events[-2:]
     assert (failed.type, failed.space, failed.also) == ("coordinator.failed_over", home, "agent:ann")
     assert (failed.lease.id, failed.lease.status, failed.lease.ended_reason) == ("C1", "expired", "expired")
-    assert begun.payload["lease_id"] == "C2"
+    assert begun.lease_id == "C2"
     world.commit()
     assert [event.seq for event in world.stored_log("agent:ann")] == [failed.seq]
     assert failed.seq in [event.seq for event in world.stored_log(home)]

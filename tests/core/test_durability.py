@@ -6,7 +6,7 @@ from world import SPACE, World
 from openintent.core import commands
 from openintent.core.answers import Granted, Held, IntentSeen, Lost, Seen, Stale
 from openintent.core.versions import PATCHES_MAX, WHOLE_BYTES_MAX
-from openintent.model import DEAD, Intent, Limits
+from openintent.model import DEAD, Grant, Intent, Limits
 
 
 @pytest.fixture
@@ -144,14 +144,7 @@ def test_an_event_shows_the_lease_as_it_was(world):
     world.release("L1", "ann")
     acquired, released = world.books.events
     assert (acquired.lease, acquired.lease_id) == (None, "L1")
-    assert acquired.payload == {
-        "lease_id": "L1",
-        "scope": released.lease.scope,
-        "token": released.lease.token,
-        "holder": "ann",
-        "purpose": None,
-        "metadata": {},
-    }
+    assert acquired.grant == Grant("L1", released.lease.scope, released.lease.token, "ann", None, None)
     assert (released.lease.status, released.lease.ended_reason) == ("released", "released")
 
 

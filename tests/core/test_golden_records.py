@@ -3,7 +3,7 @@
 `tests/golden/records-v1.txt` has a key and its bytes on each line, in hex. Only for a new format, under a new name,
 is such a file made anew (`pytest --rewrite-traces` writes it); those of old formats stay, and must still load. So must
 `records-v1-first.txt`, whose leases lack the fields that were added at their end; its waiters, cooldowns and attempts
-have one more, which nobody read.
+have one more, which nobody read. In both it and `records-v1-second.txt` the grant of a lease is a payload like others.
 """
 
 from pathlib import Path
@@ -16,10 +16,12 @@ from openintent.core import commands
 from openintent.core.ledger import LOADED_KINDS, Ledger
 from openintent.errors import EngineCorrupt
 from openintent.model import Limits
+from openintent.server.views import Views
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "records-v1.txt"
 FIRST = GOLDEN.with_name("records-v1-first.txt")
-BOTH = pytest.mark.parametrize("path", [GOLDEN, FIRST], ids=lambda path: path.stem)
+SECOND = GOLDEN.with_name("records-v1-second.txt")
+ALL = pytest.mark.parametrize("path", [GOLDEN, FIRST, SECOND], ids=lambda path: path.stem)
 INTENT = "intent:report"
 
 
@@ -78,7 +80,7 @@ def loaded(path: Path) -> Ledger:
     return ledger
 
 
-@BOTH
+@ALL
 def test_the_records_of_version_1_are_understood(path):
     books = loaded(path).books
     lease, waiter = books.leases["L1"], books.waiters["L2"]
@@ -104,7 +106,7 @@ def test_what_waiters_cooldowns_and_attempts_no_longer_have_is_not_missed():
     assert now.waiters["L2"] == first.waiters["L2"]
 
 
-@BOTH
+@ALL
 def test_the_groups_of_version_1_are_understood(path):
     books = loaded(path).books
     portfolio, member = books.portfolios["quarter"], books.members["quarter"]["report"]
@@ -124,3 +126,19 @@ def test_a_record_of_another_format_is_refused_and_not_guessed_at():
         records.decode("l/L1", b"\x02" + data[1:])
     with pytest.raises(EngineCorrupt, match="cannot be read"):
         records.decode("l/L1", data[:-3])
+
+
+@ALL
+def test_a_grant_in_the_log_is_told_the_same_whichever_version_wrote_it(path):
+    store = read_back(path.read_text())
+    log = [event for key in sorted(store) if key[0] == "v" for event in records.decode(key, store[key])]
+    [granted] = [event for event in log if event.type == "lease_acquired" and event.lease_id == "L1"]
+    told = Views(Ledger(Limits()).books).event(granted)
+    assert told.payload == {
+        "lease_id": "L1",
+        "scope": "draft",
+        "token": 1,
+        "holder": "ann",
+        "purpose": "write",
+        "metadata": {"step": 1},
+    }

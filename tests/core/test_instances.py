@@ -5,7 +5,7 @@ from invariants import check_all
 from world import World, rule
 
 from openintent.core.answers import Assigned, Granted, IntentSeen, Queued
-from openintent.model import agent_name_of
+from openintent.spaces import agent_name_of
 
 SPACE = "intent:i1"
 

@@ -149,7 +149,7 @@ class Stage:
     def _event(event):
         what = event.payload or {}
         if event.type == "lease_acquired":
-            what = {"lease": event.lease_id, "token": what["token"]}
+            what = {"lease": event.lease_id, "token": event.grant.token}
         elif event.type == "lease_released":
             what = {"lease": event.lease_id, "token": event.lease.token, "reason": event.lease.ended_reason}
         return _line(str(event.seq), type=event.type, actor=event.actor, **what)

@@ -24,8 +24,8 @@ from openintent.model import (
     Member,
     Patch,
     Portfolio,
-    coordinator_space,
 )
+from openintent.spaces import coordinator_space
 
 SPACE = "space:s"
 

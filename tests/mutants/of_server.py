@@ -52,6 +52,21 @@ CONNECTIONS: Final = (
         (tests("server/test_wishes.py"),),
     ),
     Mutant(
+        "a lease is shown without what it is for",
+        (Edit("server/lease_texts.py", "            or lease.purpose is not None\n", ""),),
+        (tests("server/test_lease_texts.py"),),
+    ),
+    Mutant(
+        "a name with a quote in it ends the text of a lease",
+        (Edit("server/lease_texts.py", "{quoted(lease.scope)}", '"{lease.scope}"'),),
+        (tests("server/test_lease_texts.py"),),
+    ),
+    Mutant(
+        "what was made once is kept for ever",
+        (Edit("server/memo.py", "        if len(self) >= self._most:\n", "        if False:\n"),),
+        (tests("server/test_lease_texts.py"),),
+    ),
+    Mutant(
         "a request overtakes the one before it on its connection, which waits for the end of the turn",
         (
             Edit(

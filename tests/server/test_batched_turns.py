@@ -10,6 +10,7 @@ from cluster_words import pretended as standby_of
 from desk_words import Asked, counter
 
 from openintent.engines.memory import MemoryEngine
+from openintent.server.exchange import NOWHERE
 from openintent.server.hotlane import HOT_BODY_MAX
 from openintent.server.overload import BUSY_MIN, Overload
 from openintent.server.routes import batches
@@ -108,9 +109,9 @@ async def test_the_place_of_a_batch_is_that_of_its_last_decision():
         many = desk.hand_in("POST", "/batch", {"requests": parts})
         last = desk.service.grantor.books.rev
         await soon(many.answered.wait())
-        assert (many.term, many.rev) == (1, last)
+        assert (many.place.term, many.place.rev) == (1, last)
         none = await desk.ask("POST", "/batch", {"requests": [part("GET", "/nothing/there")]})
-        assert (none.term, none.rev) == (0, 0)
+        assert none.place is NOWHERE
 
 
 @pytest.mark.anyio

@@ -7,6 +7,7 @@ from lane_words import House, request, settle
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from openintent.server.exchange import At
 from openintent.server.hotlane import HOT_BODY_MAX, PIPELINED_MAX
 from openintent.server.uvicorn_fit import self_check
 
@@ -28,7 +29,7 @@ async def test_a_hot_request_reaches_the_service_without_a_task(house, line):
 async def test_an_answer_is_written_at_once_and_in_one_piece(house, line):
     line.data_received(request("/hot/a"))
     exchange = house.office.asked[0]
-    exchange.term, exchange.rev = 3, 7
+    exchange.place = At(3, 7)
     exchange.conclude_at_once(409, b"{}", extra=b"retry-after: 1\r\n")
     head, body = line.transport.sent.split(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 409 Conflict\r\ncontent-type: application/json\r\ncontent-length: 2\r\n")

@@ -9,7 +9,7 @@ from openintent.engines.memory import MemoryEngine
 from openintent.grantor.grantor import Grantor, NotServing, Refusal
 from openintent.model import Limits
 from openintent.server.auth import Gate
-from openintent.server.exchange import Exchange
+from openintent.server.exchange import NOWHERE, At, Exchange
 from openintent.server.routing import Match, Route, Router
 from openintent.server.service import Service
 
@@ -76,11 +76,11 @@ def test_what_may_have_happened_is_said_to_be_unknown():
 
 def test_what_is_refused_in_the_end_has_no_place_among_the_decisions():
     def decided(service, exchange):
-        exchange.term, exchange.rev = 3, 7
+        exchange.place = At(3, 7)
         exchange.refuse(Refusal.UNAVAILABLE)
 
     exchange = asked(decided)
-    assert (exchange.status, exchange.rev) == (503, 0)
+    assert (exchange.status, exchange.place) == (503, NOWHERE)
     assert b"x-rev" not in exchange.mark_lines()
 
 

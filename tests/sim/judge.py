@@ -107,8 +107,8 @@ def tokens_rise(events: Sequence[Event]) -> Iterator[str]:
     """I3."""
     largest = 0
     for event in events:
-        if event.type == "lease_acquired":
-            token = (event.payload or {})["token"]
+        if event.grant is not None:
+            token = event.grant.token
             if token <= largest:
                 yield f"token {token} was granted after {largest}"
             largest = max(largest, token)
@@ -118,12 +118,12 @@ def grants_exclude(events: Sequence[Event]) -> Iterator[str]:
     """I1, by the order of the log."""
     live: dict[str, tuple[str, str]] = {}
     for event in events:
-        if event.type == "lease_acquired":
-            payload = event.payload or {}
+        if event.grant is not None:
+            granted = event.grant.scope
             for scope, holder in live.values():
-                if holder != event.actor and overlap(scope, payload["scope"]):
-                    yield f"event {event.seq}: {payload['scope']} granted to {event.actor}, {holder} has {scope}"
-            live[payload["lease_id"]] = (payload["scope"], event.actor)
+                if holder != event.actor and overlap(scope, granted):
+                    yield f"event {event.seq}: {granted} granted to {event.actor}, {holder} has {scope}"
+            live[event.grant.id] = (granted, event.actor)
         elif event.lease is not None and live.pop(event.lease.id, None) is None:
             yield f"event {event.seq}: lease {event.lease.id} ended and was not alive"
 
@@ -142,7 +142,7 @@ def beliefs_exclude(world: World) -> Iterator[str]:
 
 def acknowledged_is_logged(world: World, events: Sequence[Event]) -> Iterator[str]:
     """I5: whatever a client was told has happened, to itself or to others, is in the log."""
-    granted = {(event.payload or {})["token"]: event.actor for event in events if event.type == "lease_acquired"}
+    granted = {event.grant.token: event.actor for event in events if event.grant is not None}
     ended = {event.lease.id for event in events if event.lease is not None}
     for heard in world.history.heard:
         if heard.status != 200:
@@ -248,7 +248,7 @@ def _promised(heard: Heard, tokens: dict[str, int]) -> Iterator[tuple[int, float
 
 def only_holders_act(world: World, events: Sequence[Event]) -> Iterator[str]:
     """I11: nobody ends or prolongs what somebody else holds."""
-    holders = {(e.payload or {})["lease_id"]: e.actor for e in events if e.type == "lease_acquired"}
+    holders = {event.grant.id: event.actor for event in events if event.grant is not None}
     for heard in world.history.heard:
         for verdict in _verdicts(heard):
             if verdict["verdict"] == "renewed" and holders.get(verdict["id"], heard.client) != heard.client:

@@ -94,7 +94,7 @@ def grants_are_told(terms: Terms, events: Sequence[Event]) -> Iterator[str]:
     """I9: nobody is granted anything whose request is over; every grant in the log was the answer to an open one."""
     granted = {token for _, told in terms for _, _, kind, token in _acquires(told, {}) if kind is Granted}
     for event in events:
-        if event.type == "lease_acquired" and (event.payload or {})["token"] not in granted:
+        if event.grant is not None and event.grant.token not in granted:
             yield f"event {event.seq}: {event.actor} was granted what it no longer asked for"
 
 

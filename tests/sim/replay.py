@@ -213,8 +213,8 @@ class Replay:
             lease = event.lease
             if lease is not None and lease.ended_reason == "expired" and lease.cooldown_ms:
                 self._closed.append((event.seq, lease.scope, now_ms + lease.cooldown_ms))
-            elif event.type == "lease_acquired":
-                wanted = (event.payload or {})["scope"]
+            elif event.grant is not None:
+                wanted = event.grant.scope
                 if any(now_ms < until_ms and overlap(scope, wanted) for _, scope, until_ms in self._closed):
                     self.violations.append(f"event {event.seq}: {wanted} was granted during a cooldown")
         self._read = len(self._ledger.books.events)

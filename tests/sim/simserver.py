@@ -28,7 +28,8 @@ class SimExchange(Exchange, kw_only=True):
     answered: Answered
 
     def write(self) -> None:
-        headers = {"x-term": str(self.term), "x-rev": str(self.rev)} if self.rev else {}
+        place = self.place
+        headers = {"x-term": str(place.term), "x-rev": str(place.rev)} if place.rev else {}
         if self.extra:
             for line in self.extra.decode().splitlines():
                 name, _, value = line.partition(": ")

@@ -13,7 +13,8 @@ from openintent.agents.context import AgentBase
 from openintent.chance import SPREAD
 from openintent.client.values import Event, Intent
 from openintent.errors import LeaseConflictError, LeaseLost, NotFoundError, OpenIntentError
-from openintent.model import DONE_STATUSES, agent_name_of
+from openintent.model import DONE_STATUSES
+from openintent.spaces import agent_name_of
 
 logger = logging.getLogger("openintent.agents")
 

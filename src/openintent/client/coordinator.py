@@ -6,7 +6,7 @@ from typing import Any
 
 from openintent.client.lease import Lease
 from openintent.client.replies import Seen
-from openintent.model import COORDINATOR_SPACE, INTENT_SPACE, PORTFOLIO_SPACE
+from openintent.spaces import COORDINATOR_SPACE, INTENT_SPACE, PORTFOLIO_SPACE
 
 
 class CoordinatorLease(Lease):

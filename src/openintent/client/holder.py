@@ -16,7 +16,7 @@ from openintent.client.lease import Lease, hold_of, show
 from openintent.client.replies import Beat, Seen
 from openintent.client.transport import Addresses, HttpTransport, Identity
 from openintent.client.values import Heartbeat, Released
-from openintent.model import spaces_of_intent
+from openintent.spaces import spaces_of_intent
 
 # Ended leases whose late replies must not be taken for new ones. A reply is not that many leases late.
 DEAD_KEPT_MAX: Final = 4_096

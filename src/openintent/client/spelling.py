@@ -8,7 +8,13 @@ from typing import Any, Final, TypedDict
 from openintent.client.calls import Wish
 from openintent.client.following import RAISE, SKIP, Following
 from openintent.client.lease import Lease
-from openintent.model import AGENT_SPACE, COORDINATOR_SPACE, INTENT_SPACE, PLAIN_SPACE, PORTFOLIO_SPACE
+from openintent.spaces import (
+    AGENT_SPACE,
+    COORDINATOR_SPACE,
+    INTENT_SPACE,
+    PLAIN_SPACE,
+    PORTFOLIO_SPACE,
+)
 
 URL_DEFAULT: Final = "http://localhost:8000"
 TTL_S_DEFAULT: Final = 60.0

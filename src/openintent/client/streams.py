@@ -22,7 +22,7 @@ from openintent.client.transport import HttpTransport, Incoming
 from openintent.client.values import Event
 from openintent.clock import boot_s
 from openintent.errors import OpenIntentError
-from openintent.model import INTENT_SPACE
+from openintent.spaces import INTENT_SPACE
 
 T = TypeVar("T")
 

@@ -29,7 +29,8 @@ from openintent.core.commands import (
     RegisterAgent,
     Unassign,
 )
-from openintent.model import DEAD, DONE_STATUSES, Agent, Assignment, Intent, agent_space, intent_space
+from openintent.model import DEAD, DONE_STATUSES, Agent, Assignment, Intent
+from openintent.spaces import agent_space, intent_space
 
 # The registry
 

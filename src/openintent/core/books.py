@@ -22,6 +22,7 @@ from openintent.model import (
     Cooldown,
     Decision,
     Event,
+    Grant,
     Intent,
     Lease,
     LeaseEnd,
@@ -29,9 +30,8 @@ from openintent.model import (
     Member,
     Portfolio,
     Waiter,
-    home_of,
-    intent_of,
 )
+from openintent.spaces import home_of, intent_of
 
 T = TypeVar("T")
 Listed = tuple[tuple[str, int], ...]  # lease ids and tokens
@@ -240,9 +240,10 @@ class Books:
         payload: dict[str, Any] | None = None,
         lease: Lease | None = None,
         also: str | None = None,
+        grant: Grant | None = None,
     ) -> Event:
         self.seq += 1
-        event = Event(self.seq, kind, space, actor, self.date_ms, payload, lease, also)
+        event = Event(self.seq, kind, space, actor, self.date_ms, payload, lease, also, grant)
         self.events.append(event)
         if also is not None:
             self.copied = True

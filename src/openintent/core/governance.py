@@ -23,7 +23,8 @@ from openintent.core.books import Books, decision_key
 from openintent.core.commands import Arbitrate, ListDecisions, RecordDecision, SetPolicy
 from openintent.core.values import fingerprint
 from openintent.core.versions import keep, new_version, version_differs
-from openintent.model import Agent, Ask, Decision, Intent, agent_name_of, home_of, intent_space, spaces_of_intent
+from openintent.model import Agent, Ask, Decision, Intent
+from openintent.spaces import agent_name_of, home_of, intent_space, spaces_of_intent
 
 COMPLETION = "completion"  # the type of a decision that counts towards completing an intent
 APPROVED = "approved"

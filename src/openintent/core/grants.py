@@ -1,7 +1,7 @@
 """Granting: a lease comes into being, with the next token and a deadline that nothing shortens."""
 
 from openintent.core.books import Books, Space, checkpoint_key
-from openintent.model import Ask, Lease
+from openintent.model import Ask, Grant, Lease
 
 
 def grant(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str | None) -> Lease:
@@ -17,20 +17,12 @@ def grant(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str | No
     books.held[holder] = books.held.get(holder, 0) + 1
     books.timers.watch(lease, lease.deadline_ms)
     books.bear("l/" + lease_id, lease)
-    books.log("lease_acquired", space.home, holder, constant_part(lease))
+    books.log("lease_acquired", space.home, holder, grant=constant_part(lease))
     return lease
 
 
-def constant_part(lease: Lease) -> dict[str, object]:
-    """What its events say of a lease: only what never changes, as the lease itself goes on changing."""
-    return {
-        "lease_id": lease.id,
-        "scope": lease.scope,
-        "token": lease.token,
-        "holder": lease.holder,
-        "purpose": lease.purpose,
-        "metadata": lease.metadata or {},
-    }
+def constant_part(lease: Lease) -> Grant:
+    return Grant(lease.id, lease.scope, lease.token, lease.holder, lease.purpose, lease.metadata)
 
 
 def _new_lease(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str | None) -> Lease:

@@ -25,7 +25,8 @@ from openintent.core.looking import missing_owner, stale
 from openintent.core.scopes import BELOW
 from openintent.core.values import BadStep, Draft, TooDeep, fingerprint, weigh
 from openintent.core.versions import keep, keep_change, new_version, version_differs
-from openintent.model import Attempt, Event, Horizon, Intent, Patch, intent_space
+from openintent.model import Attempt, Event, Horizon, Intent, Patch
+from openintent.spaces import intent_space
 
 
 def create(books: Books, command: CreateIntent) -> Reply:

@@ -37,16 +37,8 @@ from openintent.core.commands import (
 )
 from openintent.core.looking import missing_owner
 from openintent.core.values import fingerprint
-from openintent.model import (
-    COORDINATOR_SPACE,
-    Attempt,
-    Checkpoint,
-    Cooldown,
-    Lease,
-    LeaseEnd,
-    agent_space,
-    home_of,
-)
+from openintent.model import Attempt, Checkpoint, Cooldown, Lease, LeaseEnd
+from openintent.spaces import COORDINATOR_SPACE, agent_space, home_of
 
 # Acquiring
 

@@ -20,7 +20,8 @@ from openintent.core.books import Books, Index, checkpoint_key, decision_key, sh
 from openintent.core.commands import AddDependency, DeleteIntent, GetRelatives, RemoveDependency
 from openintent.core.portfolios import take_out
 from openintent.core.versions import keep, new_version, version_differs
-from openintent.model import DONE_STATUSES, Intent, intent_space, spaces_of_intent
+from openintent.model import DONE_STATUSES, Intent
+from openintent.spaces import intent_space, spaces_of_intent
 
 # Looking
 

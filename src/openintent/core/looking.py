@@ -9,7 +9,14 @@ from typing import Final
 from openintent.core.answers import Leases, Missing, Queue, Reply, Stale, TokenChecked
 from openintent.core.books import Books
 from openintent.core.commands import CheckToken, ListLeases, ListQueue
-from openintent.model import Intent, Lease, coordinator_space, home_of, intent_of, intent_space, portfolio_of
+from openintent.model import Intent, Lease
+from openintent.spaces import (
+    coordinator_space,
+    home_of,
+    intent_of,
+    intent_space,
+    portfolio_of,
+)
 
 COORDINATORS_MAX: Final = 1_000  # above one intent, the nearest first: who is farther away cannot write to it by token
 

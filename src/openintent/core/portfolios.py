@@ -26,7 +26,8 @@ from openintent.core.commands import (
     SetPortfolioStatus,
 )
 from openintent.core.values import fingerprint
-from openintent.model import Member, Portfolio, intent_space, portfolio_space
+from openintent.model import Member, Portfolio
+from openintent.spaces import intent_space, portfolio_space
 
 
 def create(books: Books, command: CreatePortfolio) -> Reply:

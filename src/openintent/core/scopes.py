@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from openintent.model import Limits
 
 T = TypeVar("T")
+Owners = dict[str, dict[str, T]]  # owner -> scope -> item
 
 EVERYTHING = "*"
 BELOW = "/**"
@@ -71,12 +72,13 @@ def overlap(one: str, other: str) -> bool:
 class ScopeIndex(Generic[T]):
     """Items by scope, one for each scope, each with an owner; answers which of them overlap a scope."""
 
-    __slots__ = ("_below", "_wide", "items")
+    __slots__ = ("_below", "_owned", "_wide", "items")
 
     def __init__(self) -> None:
         self.items: dict[str, tuple[str, T]] = {}  # scope -> owner, item
         self._wide: dict[str, tuple[str, T]] = {}  # path -> the item that covers all below it
-        self._below: dict[str, dict[str, dict[str, T]]] = {}  # path -> owner -> scope -> item strictly below it
+        self._owned: Owners[T] = {}  # all but the one that covers everything: these are below the root
+        self._below: dict[str, Owners[T]] = {}  # path, but not the root -> those strictly below it
 
     def __len__(self) -> int:
         return len(self.items)
@@ -86,7 +88,7 @@ class ScopeIndex(Generic[T]):
 
     def owned(self, owner: str) -> Iterator[T]:
         """The items of one owner."""
-        yield from self._below.get("", {}).get(owner, {}).values()
+        yield from self._owned.get(owner, {}).values()
         everything = self._wide.get("")
         if everything is not None and everything[0] == owner:
             yield everything[1]
@@ -103,46 +105,44 @@ class ScopeIndex(Generic[T]):
     def add(self, scope: str, owner: str, item: T) -> None:
         assert scope not in self.items, scope
         self.items[scope] = (owner, item)
-        if scope[-1] != "*" and "/" not in scope:  # most scopes: nothing but the root is above them
-            self._note("", owner, scope, item)
+        if scope[-1] == "*" or "/" in scope:
+            self._add_deep(scope, owner, item)
             return
+        scopes = self._owned.get(owner)  # most scopes: `_note`, without a call
+        if scopes is None:
+            self._owned[owner] = {scope: item}
+        else:
+            scopes[scope] = item
+
+    def _add_deep(self, scope: str, owner: str, item: T) -> None:
         path, wide = split(scope)
         if wide:
             self._wide[path] = (owner, item)
         if path:
-            for above in lineage(path):
-                self._note(above, owner, scope, item)
-
-    def _note(self, above: str, owner: str, scope: str, item: T) -> None:
-        owners = self._below.get(above)
-        if owners is None:
-            owners = self._below[above] = {}
-        scopes = owners.get(owner)
-        if scopes is None:
-            owners[owner] = {scope: item}
-        else:
-            scopes[scope] = item
+            _note(self._owned, owner, scope, item)
+            for above in lineage(path)[:-1]:
+                _note(self._below.setdefault(above, {}), owner, scope, item)
 
     def remove(self, scope: str) -> None:
         owner, _ = self.items.pop(scope)
-        if scope[-1] != "*" and "/" not in scope:
-            self._forget("", owner, scope)
+        if scope[-1] == "*" or "/" in scope:
+            self._remove_deep(scope, owner)
             return
+        scopes = self._owned[owner]
+        del scopes[scope]
+        if not scopes:
+            del self._owned[owner]
+
+    def _remove_deep(self, scope: str, owner: str) -> None:
         path, wide = split(scope)
         if wide:
             del self._wide[path]
         if path:
-            for above in lineage(path):
-                self._forget(above, owner, scope)
-
-    def _forget(self, above: str, owner: str, scope: str) -> None:
-        owners = self._below[above]
-        scopes = owners[owner]
-        del scopes[scope]
-        if not scopes:
-            del owners[owner]
-            if not owners:
-                del self._below[above]
+            _forget(self._owned, owner, scope)
+            for above in lineage(path)[:-1]:
+                _forget(self._below[above], owner, scope)
+                if not self._below[above]:
+                    del self._below[above]
 
     def other(self, scope: str, owner: str) -> T | None:
         """One item that overlaps this scope and belongs to another owner."""
@@ -174,7 +174,7 @@ class ScopeIndex(Generic[T]):
         return None
 
     def _below_other(self, path: str, owner: str) -> T | None:
-        for other, scopes in self._below.get(path, {}).items():
+        for other, scopes in self._owners_below(path).items():
             if other != owner:
                 return next(iter(scopes.values()))
         return None
@@ -191,6 +191,20 @@ class ScopeIndex(Generic[T]):
                 if at is not None and at[0] != but:
                     yield at[1]
         if wide:
-            for owner, scopes in self._below.get(path, {}).items():
+            for owner, scopes in self._owners_below(path).items():
                 if owner != but:
                     yield from scopes.values()
+
+    def _owners_below(self, path: str) -> Owners[T]:
+        return self._below.get(path, {}) if path else self._owned
+
+
+def _note(owners: Owners[T], owner: str, scope: str, item: T) -> None:
+    owners.setdefault(owner, {})[scope] = item
+
+
+def _forget(owners: Owners[T], owner: str, scope: str) -> None:
+    scopes = owners[owner]
+    del scopes[scope]
+    if not scopes:
+        del owners[owner]

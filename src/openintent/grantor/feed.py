@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from openintent.model import Event, home_of
+from openintent.model import Event
+from openintent.spaces import home_of
 
 log = logging.getLogger("openintent.grantor")
 

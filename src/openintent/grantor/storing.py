@@ -14,9 +14,12 @@ SCAN_LIMIT: Final = 10_000
 
 def encoded(batch: Batch) -> list[Change]:
     changes: list[Change] = [DeleteRange(first, last) for first, last in batch.wiped]
-    encode, born = records.encode, batch.born
+    encode, born, add = records.encode, batch.born, changes.append
     for key, thing in batch.changes.items():
-        changes.append(Delete(key) if thing is None else (New if key in born else Put)(key, encode(thing)))
+        if thing is None:
+            add(Delete(key))
+        else:
+            add((New if key in born else Put)(key, encode(thing)))
     return changes
 
 

@@ -10,9 +10,15 @@ import msgspec
 from msgspec import UNSET
 
 from openintent.core.values import TooDeep, weigh
-from openintent.model import COORDINATOR_SPACE, INTENT_SPACE, PLAIN_SPACE, PORTFOLIO_SPACE, Limits
+from openintent.model import Limits
 from openintent.server import auth, problems
 from openintent.server.exchange import Exchange
+from openintent.spaces import (
+    COORDINATOR_SPACE,
+    INTENT_SPACE,
+    PLAIN_SPACE,
+    PORTFOLIO_SPACE,
+)
 from openintent.wire import PolicyBody
 
 T = TypeVar("T")

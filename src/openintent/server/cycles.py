@@ -23,7 +23,7 @@ class Service(Desk, Protocol):
 
     router: Router
     overload: Overload
-    answered: dict[int, int]
+    answered: list[int]
 
     def dispatch(self, exchange: Exchange, /) -> None: ...
 

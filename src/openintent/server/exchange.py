@@ -35,6 +35,24 @@ class Desk(Protocol):
     def abandon(self, request: int) -> None: ...
 
 
+class Place(Protocol):
+    """Where among all commands an answer was decided."""
+
+    @property
+    def term(self) -> int: ...
+
+    @property
+    def rev(self) -> int: ...
+
+
+class At(msgspec.Struct, frozen=True):
+    term: int
+    rev: int
+
+
+NOWHERE: Final = At(0, 0)  # the ledger had no part in it
+
+
 class Exchange(msgspec.Struct, eq=False):
     """Filled by a lane, answered by a handler. A lane provides `write`; all else is the same for both.
 
@@ -54,11 +72,10 @@ class Exchange(msgspec.Struct, eq=False):
     render: Render | None = None  # how to show an answer that comes later
     waiting: int = 0  # the number under which it waits in a queue
     done: bool = False  # answered, or nobody is there to answer
-    status: int = 0
+    status: int = 200
     payload: bytes = b""
     extra: bytes = b""  # more header lines, each ended by CRLF
-    term: int = 0
-    rev: int = 0  # 0 if the ledger had no part in the answer
+    place: Place = NOWHERE
     parts: Sequence["Exchange"] = ()  # of a batch that is not answered yet
 
     whole: ClassVar[bool] = True  # a request by itself: it may be passed on to another server
@@ -81,7 +98,7 @@ class Exchange(msgspec.Struct, eq=False):
             self.write()
 
     def refuse(self, refusal: Refusal) -> None:
-        self.waiting = self.term = self.rev = 0  # what the ledger had said is not told
+        self.waiting, self.place = 0, NOWHERE  # what the ledger had said is not told
         if not self.done:
             self.desk.refuse(self, refusal)
 
@@ -118,15 +135,17 @@ class Exchange(msgspec.Struct, eq=False):
 
     def head_lines(self) -> bytes:
         """The header lines of the answer, each ended by CRLF."""
-        if not self.rev:
+        place = self.place
+        if not place.rev:
             return _HEAD % (len(self.payload), next_number(), self.extra)
-        return _HEAD_WITH_REV % (len(self.payload), next_number(), self.term, self.rev, self.extra)
+        return _HEAD_WITH_REV % (len(self.payload), next_number(), place.term, place.rev, self.extra)
 
     def mark_lines(self) -> bytes:
         """Which answer this is: its own number, and its place among all commands if the ledger had a part in it."""
-        if not self.rev:
+        place = self.place
+        if not place.rev:
             return _MARK % next_number()
-        return _MARK_WITH_REV % (next_number(), self.term, self.rev)
+        return _MARK_WITH_REV % (next_number(), place.term, place.rev)
 
 
 STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}

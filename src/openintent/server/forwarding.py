@@ -21,7 +21,7 @@ from starlette.types import Receive, Send
 
 from openintent.clock import boot_s
 from openintent.grantor.grantor import Grantor, Refusal
-from openintent.server.exchange import Exchange
+from openintent.server.exchange import At, Exchange
 from openintent.server.leaderline import Answer, Line, Unanswered
 
 BY: Final = b"x-forwarded-by"  # the member that passes it on
@@ -214,7 +214,7 @@ class Forwarder:
 
     def _pass_back(self, exchange: Exchange, answer: Answer, line: Line) -> None:
         exchange.waiting = 0
-        exchange.term, exchange.rev = answer.number(b"x-term"), answer.number(b"x-rev")
+        exchange.place = At(answer.number(b"x-term"), answer.number(b"x-rev"))
         if answer.is_stream and isinstance(exchange, StreamExchange):
             exchange.relay(Relay(line, self._stopping))
             exchange.conclude_at_once(200, b"")

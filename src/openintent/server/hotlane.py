@@ -191,11 +191,11 @@ class HotProtocol(Connection):
             if not cycle.done:
                 break
             pipeline.popleft()
-            status, rev = cycle.status, cycle.rev
+            status, place = cycle.status, cycle.place
             self.answered[status] += 1
-            if status == 200 and rev and cycle.keep_alive and not cycle.extra:  # most
+            if status == 200 and place.rev and cycle.keep_alive and not cycle.extra:  # most
                 payload = cycle.payload
-                self.transport.write(USUAL % (len(payload), next_number(), cycle.term, rev, payload))
+                self.transport.write(USUAL % (len(payload), next_number(), place.term, place.rev, payload))
                 continue
             self.transport.write(cycle.rendered())
             if not cycle.keep_alive:

@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Meta
 
 from openintent.clock import boot_s
-from openintent.model import agent_name_of
+from openintent.spaces import agent_name_of
 
 log = logging.getLogger("openintent.server")
 

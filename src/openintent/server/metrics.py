@@ -67,7 +67,7 @@ def _held(service: "Service") -> Iterator[Metric]:
 
 def _done(service: "Service") -> Iterator[Metric]:
     feed, books = service.grantor.feed, service.grantor.books
-    yield _counted("answers_total", "Answers that left, by status.", "status", service.answered)
+    yield _counted("answers_total", "Answers that left, by status.", "status", _by_status(service.answered))
     refused = service.overload.refused
     yield _counter("overload_refusals_total", "Requests that were refused because the server was behind.", refused)
     yield _counter("commands_total", "What the ledger decided in this term, reads too.", books.rev)
@@ -107,6 +107,10 @@ def _counter(name: str, says: str, value: float) -> Metric:
 def _counted(name: str, says: str, label: str, counts: Mapping[Any, int]) -> Metric:
     samples: list[Sample] = [(f'{{{label}="{value}"}}', count) for value, count in sorted(counts.items())]
     return Metric(f"openintent_{name}", "counter", says, samples)
+
+
+def _by_status(answered: list[int]) -> dict[int, int]:
+    return {status: count for status, count in enumerate(answered) if count}
 
 
 def _buckets(took: Durations) -> Iterator[Sample]:

@@ -9,10 +9,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from openintent.errors import BY_CODE
-from openintent.model import COORDINATOR_SPACE, INTENT_SPACE, PLAIN_SPACE, PORTFOLIO_SPACE, STATUSES, Limits
+from openintent.model import STATUSES, Limits
 from openintent.server.bodies import SLUG_CHARS_MAX
 from openintent.server.routes.agents import BEAT_MS_MIN, CAPABILITIES_MAX
 from openintent.server.routes.intents import OPS, PATH_SEGMENTS_MAX
+from openintent.spaces import (
+    COORDINATOR_SPACE,
+    INTENT_SPACE,
+    PLAIN_SPACE,
+    PORTFOLIO_SPACE,
+)
 
 Keywords = dict[str, Any]
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from openintent.server.beats import Beats, Renewals
 from openintent.server.cluster import Cluster
 from openintent.server.exchange import Exchange, Render
 from openintent.server.forwarding import Forwarder
+from openintent.server.lease_texts import LeaseTexts
 from openintent.server.overload import BUSY_MIN, PAYLOAD, RETRY_LINE, Overload
 from openintent.server.routing import BadName, Match, Route, Router, arguments, decoded, is_plain
 from openintent.server.stream import STREAMS_MAX, Streams
@@ -33,6 +33,7 @@ _encode = msgspec.json.Encoder().encode
 # Whose request it is, what it asks of the ledger, and how to show the answer; None for one that may have to wait.
 Asked = tuple[Exchange, Command, Render | None]
 
+STATUSES: Final = 600  # more than there are
 AGAIN_S: Final = 1.0
 AGAIN_IN_CLUSTER_S: Final = 0.1
 
@@ -59,6 +60,7 @@ class Service:
         self.limits = limits
         self.router = router
         self.views = Views(grantor)
+        self.lease_texts = LeaseTexts(self.views)
         self.beats = Beats(limits)
         self.renewals = Renewals(limits)
         self.wishes = Wishes(limits)
@@ -71,7 +73,7 @@ class Service:
         self.cluster = Cluster(grantor)
         self._tasks: set[asyncio.Task[None]] = set()
         # For whoever watches: answers that left, by status, and how many connections there are.
-        self.answered: dict[int, int] = defaultdict(int)
+        self.answered = [0] * STATUSES
         self.connections: Callable[[], int] = lambda: 0
 
     # Dispatch
@@ -218,8 +220,11 @@ class Service:
 
     def show(self, exchange: Exchange, reply: Reply, view: Any, extra: bytes = b"") -> None:
         """A success, as soon as it may be told."""
-        exchange.status, exchange.payload = 200, _encode(view)
-        exchange.term, exchange.rev = reply.term, reply.rev
+        self.tell(exchange, reply, _encode(view), extra)
+
+    def tell(self, exchange: Exchange, reply: Reply, payload: bytes, extra: bytes = b"") -> None:
+        """The same, as it was written."""
+        exchange.payload, exchange.place = payload, reply
         if extra:
             exchange.extra = extra
         self.park(reply, exchange)
@@ -229,8 +234,7 @@ class Service:
         status, problem = problems.of_answer(reply.answer, self.views, now_ms=self.grantor.now_ms)
         seconds = problem.retry_after_seconds
         exchange.extra = problems.retry_after(seconds) if seconds is not None else b""
-        exchange.status, exchange.payload = status, problems.encode(problem)
-        exchange.term, exchange.rev = reply.term, reply.rev
+        exchange.status, exchange.payload, exchange.place = status, problems.encode(problem), reply
         self.park(reply, exchange)
 
     def problem_payload(self, _status: int, code: str, message: str, hint: str | None = None) -> bytes:

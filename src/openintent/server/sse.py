@@ -11,8 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from openintent.grantor.feed import MOVES, News, moved
-from openintent.model import AGENT_SPACE, Assignment, Event, home_of, intent_of, intent_space, portfolio_of
+from openintent.model import Assignment, Event
 from openintent.server.views import Views
+from openintent.spaces import AGENT_SPACE, home_of, intent_of, intent_space, portfolio_of
 from openintent.wire import QueueLengthView, ReplayedView
 
 States = dict[str, dict[str, Any]]  # by the space of the intent

@@ -19,10 +19,11 @@ from openintent.errors import EngineError
 from openintent.grantor.feed import News, Reader
 from openintent.grantor.grantor import Grantor
 from openintent.grantor.replay import EventsGone, Replay, along_at
-from openintent.model import AGENT_SPACE, PORTFOLIO_SPACE, Assignment, intent_of, intent_space
+from openintent.model import Assignment
 from openintent.server import sse
 from openintent.server.auth import Gate
 from openintent.server.keys import Principal
+from openintent.spaces import AGENT_SPACE, PORTFOLIO_SPACE, intent_of, intent_space
 
 STREAMS_MAX: Final = 2_000
 PING_S: Final = 8.0  # nobody is left without a sign of life for 10 s

@@ -5,20 +5,19 @@ from typing import Final, Protocol
 
 from openintent.core.grants import constant_part
 from openintent.model import (
-    INTENT_SPACE,
     Agent,
     Assignment,
     Decision,
     Event,
+    Grant,
     Intent,
     Lease,
     Member,
     Portfolio,
     Waiter,
-    home_of,
-    intent_of,
-    portfolio_of,
 )
+from openintent.server.memo import Memo
+from openintent.spaces import home_of, intent_of, portfolio_of
 from openintent.wire import (
     AgentView,
     AssignmentView,
@@ -36,7 +35,7 @@ from openintent.wire import (
 )
 
 DATES_KEPT_MAX: Final = 10_000
-INTENT_CHARS: Final = len(INTENT_SPACE)
+SECONDS_KEPT_MAX: Final = 1_000
 
 COORDINATOR_STATUS: Final = {  # OpenIntent's words
     "active": "active",
@@ -55,30 +54,15 @@ class Calendar(Protocol):
 class Views:
     """Shows things at an instant."""
 
-    __slots__ = ("_calendar", "_dates", "_seconds")
+    __slots__ = ("calendar", "dates")
 
     def __init__(self, calendar: Calendar) -> None:
-        self._calendar = calendar
-        self._dates: dict[int, str] = {}  # their texts: under load many answers show the same millisecond,
-        self._seconds: dict[int, str] = {}  # and most the same few seconds
+        self.calendar = calendar
+        self.dates = _dates()  # under load many answers show the same millisecond
 
     def date(self, at_ms: int) -> str:
         """ISO 8601, naive UTC with microseconds."""
-        return self._dates.get(at_ms) or self._date_anew(at_ms)
-
-    def _date_anew(self, at_ms: int) -> str:
-        if len(self._dates) >= DATES_KEPT_MAX:
-            self._dates.clear()
-            self._seconds.clear()
-        second, ms = divmod(at_ms, 1_000)
-        text = self._dates[at_ms] = f"{self._second(second)}.{ms:03d}000"
-        return text
-
-    def _second(self, second: int) -> str:
-        text = self._seconds.get(second)
-        if text is None:
-            text = self._seconds[second] = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return text
+        return self.dates[at_ms]
 
     def lease(self, lease: Lease, *, now_ms: int, waited_ms: int = 0) -> LeaseView:
         remaining_ms = max(0, lease.deadline_ms - now_ms) if lease.status == "active" else 0
@@ -86,14 +70,13 @@ class Views:
 
     def lease_with(self, lease: Lease, remaining_ms: int, waited_ms: int = 0) -> LeaseView:
         """The same for whoever was told how much is left."""
-        space, granted_at_ms, ended_at_ms = lease.space, lease.granted_at_ms, lease.ended_at_ms
-        expires_at_ms = lease.deadline_ms + self._calendar.date_offset_ms if ended_at_ms is None else ended_at_ms
-        dates, max_hold_ms, progress_ms = self._dates, lease.max_hold_ms, lease.progress_ms
-        granted = dates.get(granted_at_ms) or self._date_anew(granted_at_ms)
+        ended_at_ms, max_hold_ms, progress_ms = lease.ended_at_ms, lease.max_hold_ms, lease.progress_ms
+        expires_at_ms = lease.deadline_ms + self.calendar.date_offset_ms if ended_at_ms is None else ended_at_ms
+        granted = self.date(lease.granted_at_ms)
         return LeaseView(
             lease.id,
-            space[INTENT_CHARS:] if space.startswith(INTENT_SPACE) else None,  # `intent_of`, without a call
-            space,
+            intent_of(lease.space),
+            lease.space,
             lease.holder,
             lease.scope,
             "exclusive",
@@ -101,15 +84,15 @@ class Views:
             lease.token,
             lease.ttl_ms / 1_000,
             remaining_ms / 1_000,
-            dates.get(expires_at_ms) or self._date_anew(expires_at_ms),
+            self.date(expires_at_ms),
             granted,
             granted,
             None if ended_at_ms is None else self.date(ended_at_ms),
             lease.ended_reason,
-            waited_ms / 1_000 if waited_ms else 0.0,
+            waited_ms / 1_000,
             None if max_hold_ms is None else max_hold_ms / 1_000,
             None if progress_ms is None else progress_ms / 1_000,
-            lease.cooldown_ms / 1_000 if lease.cooldown_ms else 0.0,
+            lease.cooldown_ms / 1_000,
             lease.checkpoint,
             lease.metadata or {},
             lease.purpose,
@@ -121,7 +104,6 @@ class Views:
         return LeaseStory(**fields, timeline=[self.event(event) for event in events])
 
     def event(self, event: Event) -> EventView:
-        payload = _end_payload(event.lease) if event.lease is not None else event.payload or {}
         return EventView(
             id=str(event.seq),
             seq=event.seq,
@@ -129,7 +111,7 @@ class Views:
             space=event.space,
             event_type=event.type,
             actor=event.actor,
-            payload=payload,
+            payload=_payload(event),
             created_at=self.date(event.at_ms),
         )
 
@@ -196,7 +178,7 @@ class Views:
         shown = self.lease(lease, now_ms=now_ms, waited_ms=waited_ms)
         home = home_of(lease.space)
         said = lease.metadata or {}
-        beat_ms = lease.deadline_ms - lease.ttl_ms + self._calendar.date_offset_ms
+        beat_ms = lease.deadline_ms - lease.ttl_ms + self.calendar.date_offset_ms
         live = lease.status == "active"
         return CoordinatorView(
             id=lease.id,
@@ -267,8 +249,35 @@ class Views:
         )
 
 
+def _dates() -> Memo[int, str]:
+    """The texts of dates, by their milliseconds; most show the same few seconds."""
+    seconds: Memo[int, str] = Memo(_second_text, SECONDS_KEPT_MAX)
+    return Memo(lambda at_ms: f"{seconds[at_ms // 1_000]}.{at_ms % 1_000:03d}000", DATES_KEPT_MAX)
+
+
+def _second_text(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _payload(event: Event) -> dict[str, object]:
+    if event.grant is not None:
+        return _grant_payload(event.grant)
+    return event.payload or {} if event.lease is None else _end_payload(event.lease)
+
+
+def _grant_payload(grant: Grant) -> dict[str, object]:
+    return {
+        "lease_id": grant.id,
+        "scope": grant.scope,
+        "token": grant.token,
+        "holder": grant.holder,
+        "purpose": grant.purpose,
+        "metadata": grant.metadata or {},
+    }
+
+
 def _end_payload(lease: Lease) -> dict[str, object]:
     """What the event of its end says of a lease: what that of its grant said, and how it ended."""
     reason = "preempted" if lease.ended_reason == "preempted" else lease.status
     ending = {"reason": reason, "cause": lease.ended_reason, "note": lease.ended_note}
-    return constant_part(lease) | ending
+    return _grant_payload(constant_part(lease)) | ending

@@ -18,6 +18,7 @@ WISH_BYTES_MAX: Final = 256
 
 SCOPE: Final = b'"scope":"'  # as most libraries write it, and
 SCOPE_SPACED: Final = b'"scope": "'  # as the others do
+QUOTE: Final = b'"'
 BACKSLASH: Final = b"\\"  # is found sooner than it is asked whether it is in there, which makes an exception first
 
 
@@ -61,15 +62,20 @@ class Wishes:
 
     def read(self, body: bytes) -> tuple[str, Wish]:
         """The scope, and the rest of what this body says; it is refused if it is malformed."""
-        before, scope, after = _parted(body)
-        wish = self._known.get((before, after))
+        # Without a scope, all of it stands before it.
+        before, found, rest = body.partition(SCOPE)
+        if not found:
+            before, _, rest = body.partition(SCOPE_SPACED)
+        scope, _, after = rest.partition(QUOTE)
+        around = before, after
+        wish = self._known.get(around)
         # What is not plain is for the reader of JSON to judge.
         if wish is None or not scope.isascii() or scope.find(BACKSLASH) >= 0:
-            return self._read_anew(body)
+            return self._read_anew(body, around)
         name = scope.decode("ascii")
-        return (name, wish) if scope_problem(name, self._limits) is None else self._read_anew(body)
+        return (name, wish) if scope_problem(name, self._limits) is None else self._read_anew(body, around)
 
-    def _read_anew(self, raw: bytes) -> tuple[str, Wish]:
+    def _read_anew(self, raw: bytes, around: tuple[bytes, bytes]) -> tuple[str, Wish]:
         body = bodies.decode(AcquireBody, raw)
         checks = bodies.Checks(self._limits)
         if (wrong := scope_problem(body.scope, self._limits)) is not None:
@@ -78,23 +84,13 @@ class Wishes:
         checks.settle()
         texts = (body.agent_id, body.purpose, body.metadata)
         if texts == (None, None, None) and raw.find(BACKSLASH) < 0 and len(raw) <= WISH_BYTES_MAX:
-            self._remember(raw, wish)
+            self._remember(around, wish)
         return body.scope, wish
 
-    def _remember(self, raw: bytes, wish: Wish) -> None:
-        before, _, after = _parted(raw)
+    def _remember(self, around: tuple[bytes, bytes], wish: Wish) -> None:
         if len(self._known) >= WISHES_MAX:
             self._known.clear()
-        self._known[before, after] = wish
-
-
-def _parted(body: bytes) -> tuple[bytes, bytes, bytes]:
-    """What stands before the scope, the scope, and what stands behind it. Without a scope, all of it stands before."""
-    before, found, rest = body.partition(SCOPE)
-    if not found:
-        before, _, rest = body.partition(SCOPE_SPACED)
-    scope, _, after = rest.partition(b'"')
-    return before, scope, after
+        self._known[around] = wish
 
 
 def _checked(checks: bodies.Checks, body: AcquireBody) -> Wish:

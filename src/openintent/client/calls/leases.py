@@ -9,7 +9,7 @@ from openintent.client import replies
 from openintent.client.calls.base import JSON, Call, given, headers, query, quoted, space_path
 from openintent.client.replies import Beat, Page, Seen
 from openintent.client.values import Released, TokenCheck, Waiter
-from openintent.model import COORDINATOR_SPACE
+from openintent.spaces import COORDINATOR_SPACE
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ order of the list and whatever becomes of the others. The answer leaves when the
 told before it is durable. Not promised: that all of them happen, or none.
 """
 
+from operator import attrgetter
 from typing import ClassVar, Final
 from urllib.parse import unquote
 
@@ -77,7 +78,7 @@ class Batch:
     def _answer(self) -> None:
         exchange = self.exchange
         parts, exchange.parts = exchange.parts, ()  # they know us: a circle would stay in memory for longer
-        exchange.term, exchange.rev = max((part.term, part.rev) for part in parts)
+        exchange.place = max((part.place for part in parts), key=attrgetter("term", "rev"))
         shown = BatchView([PartView(part.status, msgspec.Raw(part.payload)) for part in parts])
         exchange.conclude_at_once(200, self._service.encode(shown))
 

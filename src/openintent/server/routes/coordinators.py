@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from openintent.core.answers import Ended, Granted, Leases, Lost, Released, Reply, Seen
 from openintent.core.commands import GetLease, ListLeases, Release, Renew, Revoke
-from openintent.model import COORDINATOR_SPACE, INTENT_SPACE, PORTFOLIO_SPACE, Ask, Lease, coordinator_space
+from openintent.model import Ask, Lease
 from openintent.server import bodies, problems
 from openintent.server.exchange import Exchange
 from openintent.server.routes.lease_lists import list_queue
@@ -13,6 +13,12 @@ from openintent.server.routes.lease_table import ACQUIRE_CODES, ACQUIRE_READS
 from openintent.server.routes.leases import acquire_or_wait, give_up
 from openintent.server.routing import Route
 from openintent.server.service import Service
+from openintent.spaces import (
+    COORDINATOR_SPACE,
+    INTENT_SPACE,
+    PORTFOLIO_SPACE,
+    coordinator_space,
+)
 from openintent.wire import (
     AttemptQuery,
     CoordinatorBody,

@@ -19,21 +19,19 @@ from openintent.core.commands import (
     Tick,
 )
 from openintent.core.values import TooDeep, weigh
-from openintent.model import (
-    AGENT_SPACE,
-    INTENT_SPACE,
-    PLAIN_SPACE,
-    PORTFOLIO_SPACE,
-    STATUSES,
-    Intent,
-    Patch,
-    intent_of,
-    portfolio_of,
-)
+from openintent.model import STATUSES, Intent, Patch
 from openintent.server import bodies, problems, query
 from openintent.server.exchange import Exchange
 from openintent.server.routing import Route
 from openintent.server.service import Service
+from openintent.spaces import (
+    AGENT_SPACE,
+    INTENT_SPACE,
+    PLAIN_SPACE,
+    PORTFOLIO_SPACE,
+    intent_of,
+    portfolio_of,
+)
 from openintent.wire import (
     EventBody,
     EventsQuery,

@@ -4,10 +4,11 @@ from typing import Final
 
 from openintent.core.answers import Ended, Leases, Lost, Queue, Reply, Seen
 from openintent.core.commands import GetLease, ListLeases, ListQueue
-from openintent.model import Lease, home_of
+from openintent.model import Lease
 from openintent.server import problems, query
 from openintent.server.exchange import Exchange
 from openintent.server.service import Service
+from openintent.spaces import home_of
 from openintent.wire import AllLeasesQuery, LeaseList, LeasesQuery, LeaseView, QueueQuery, QueueView
 
 ENDS: Final = ("lease_released", "coordinator.failed_over", "coordinator.replaced")  # events that end a lease

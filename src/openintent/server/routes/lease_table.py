@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from openintent.model import INTENT_SPACE, PLAIN_SPACE
 from openintent.server.routes.lease_lists import get_lease, list_leases, list_queue
 from openintent.server.routes.leases import acquire, give_up, guard, heartbeat, progress, release, renew, revoke
 from openintent.server.routing import Route
+from openintent.spaces import INTENT_SPACE, PLAIN_SPACE
 from openintent.wire import (
     AcquireBody,
     AllLeasesQuery,

@@ -27,8 +27,8 @@ from openintent.core.commands import (
     Revoke,
 )
 from openintent.core.scopes import problem as scope_problem
-from openintent.model import Ask, Lease
-from openintent.server import bodies, problems, query
+from openintent.model import Ask
+from openintent.server import bodies, lease_texts, problems, query
 from openintent.server.beats import Beat
 from openintent.server.exchange import Exchange, Render
 from openintent.server.ids import Ids
@@ -40,7 +40,6 @@ from openintent.wire import (
     GuardView,
     HeartbeatView,
     ProgressBody,
-    ReleasedView,
     RevokeBody,
 )
 
@@ -73,8 +72,8 @@ def acquire_or_wait(
 def _show_acquired(service: Service, exchange: Exchange, reply: Reply) -> None:
     answer = reply.answer
     if type(answer) is Granted:
-        shown = service.views.lease_with(answer.lease, answer.remaining_ms, answer.waited_ms)
-        service.show(exchange, reply, shown)
+        text = service.lease_texts.lease(answer.lease, answer.remaining_ms, answer.waited_ms)
+        service.tell(exchange, reply, text)
     elif isinstance(answer, Ended):
         service.run(exchange, _show_ended(service, exchange, reply, answer.lease_id, None))
     else:
@@ -126,7 +125,7 @@ def _show_own(service: Service, exchange: Exchange, reply: Reply) -> None:
     """To its holder alone."""
     answer = reply.answer
     if type(answer) is Seen:
-        service.show(exchange, reply, service.views.lease_with(answer.lease, answer.remaining_ms))
+        service.tell(exchange, reply, service.lease_texts.lease(answer.lease, answer.remaining_ms))
     elif isinstance(answer, Ended):
         holder = bodies.agent(exchange, service.limits)
         service.run(exchange, _show_ended(service, exchange, reply, answer.lease_id, holder))
@@ -157,22 +156,18 @@ def release(service: Service, exchange: Exchange, space: str | None, lease_id: s
 def _show_released(service: Service, exchange: Exchange, reply: Reply) -> None:
     answer = reply.answer
     if type(answer) is Released or type(answer) is Lost:
-        service.show(exchange, reply, _released(answer.lease))
+        service.tell(exchange, reply, lease_texts.released(answer.lease))
     elif isinstance(answer, Ended):
         service.run(exchange, _show_released_before(service, exchange, reply, answer.lease_id))
     else:
         service.show_refusal(exchange, reply)
 
 
-def _released(lease: Lease) -> ReleasedView:
-    return ReleasedView("Lease released", lease.id, lease.status, lease.ended_reason)
-
-
 async def _show_released_before(service: Service, exchange: Exchange, reply: Reply, lease_id: str) -> None:
     lease = await service.grantor.history.ended_lease(lease_id)
     if lease is None or bodies.agent(exchange, service.limits) != lease.holder:
         raise problems.Refused(404, problems.not_found("lease"))
-    service.show(exchange, reply, _released(lease))
+    service.tell(exchange, reply, lease_texts.released(lease))
 
 
 def heartbeat(service: Service, exchange: Exchange, agent_id: str) -> None:

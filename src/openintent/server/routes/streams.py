@@ -7,21 +7,21 @@ import msgspec
 from openintent.core.answers import Assignments, Missing
 from openintent.core.commands import Command, GetIntent, GetPortfolio, ListAssignments, Tick
 from openintent.grantor.grantor import NotServing
-from openintent.model import (
-    AGENT_SPACE,
-    INTENT_SPACE,
-    PLAIN_SPACE,
-    PORTFOLIO_SPACE,
-    Assignment,
-    intent_of,
-    portfolio_of,
-)
+from openintent.model import Assignment
 from openintent.server import problems, query, sse
 from openintent.server.asgi import AsgiExchange
 from openintent.server.exchange import Exchange
 from openintent.server.routing import Handler, Route
 from openintent.server.service import Service
 from openintent.server.stream import Stream
+from openintent.spaces import (
+    AGENT_SPACE,
+    INTENT_SPACE,
+    PLAIN_SPACE,
+    PORTFOLIO_SPACE,
+    intent_of,
+    portfolio_of,
+)
 from openintent.wire import StreamQuery
 
 HEADER: Final = b"last-event-id"
@@ -57,7 +57,7 @@ def _subscribe(service: Service, exchange: Exchange, space: str, family: sse.Fam
         assigned=_open_ones(reply.answer) if cursor is None or family.repeats else [],
     )
     # The stream begins behind the newest event of the ledger: nobody may be told of that place before it is durable.
-    exchange.status, exchange.term, exchange.rev = 200, reply.term, reply.rev
+    exchange.place = reply
     service.park(msgspec.structs.replace(reply, after=service.grantor.books.written), exchange)
 
 

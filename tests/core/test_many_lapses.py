@@ -4,7 +4,7 @@ from collections import Counter
 
 from world import World
 
-from openintent.core.ledger import DUE_PER_COMMAND_MAX, DUE_PER_TICK_MAX
+from openintent.core.ledger import DUE_PER_COMMAND_MAX, DUE_PER_TICK_MAX, LAPSES_PER_BATCH_MAX
 from openintent.core.loading import LOADED_PER_MS
 from openintent.model import Limits
 
@@ -61,3 +61,24 @@ def test_after_a_crash_not_all_leases_end_in_the_same_instant():
     ends = Counter(lease.deadline_ms for lease in books.leases.values())
     assert min(ends) == books.now_ms + 1_000
     assert set(ends.values()) == {LOADED_PER_MS}
+
+
+def test_a_batch_takes_in_so_many_lapses_and_time_stands_still_until_it_is_taken():
+    many = LAPSES_PER_BATCH_MAX + 2 * DUE_PER_TICK_MAX
+    world = World(Limits(leases_per_agent_max=many))
+    for index in range(many):
+        world.acquire("ann", f"s{index}", ttl_ms=1_000 + index // 2)
+    world.commit()
+    books = world.books
+    for _ in range(many):
+        world.now_ms = books.now_ms
+        world.advance(10_000)
+    assert LAPSES_PER_BATCH_MAX <= many - len(books.leases) <= LAPSES_PER_BATCH_MAX + DUE_PER_TICK_MAX
+    stands_ms = books.now_ms
+    assert world.acquire("bob", "new", ttl_ms=60_000).lease.deadline_ms == stands_ms + 60_000
+    assert all(lease.deadline_ms > stands_ms for lease in books.leases.values())
+    world.commit()
+    for _ in range(2 * many // DUE_PER_TICK_MAX):
+        world.now_ms = books.now_ms
+        world.advance(1_000)
+    assert [lease.holder for lease in books.leases.values()] == ["bob"]

@@ -7,8 +7,8 @@ from stage import Listener, Stage, settled
 
 from openintent.clock import LEAP_MS_MAX, LedgerClock
 from openintent.core.commands import GetLease
-from openintent.core.ledger import DUE_PER_TICK_MAX
-from openintent.grantor.grantor import BEAT_MS, TURN_MS_MAX, NotServing
+from openintent.core.ledger import DUE_PER_TICK_MAX, LAPSES_PER_BATCH_MAX
+from openintent.grantor.grantor import BEAT_MS, REST_MS, TURN_MS_MAX, NotServing
 
 pytestmark = pytest.mark.anyio
 
@@ -163,6 +163,26 @@ async def test_time_that_stood_still_is_not_made_up_for(stage, alarms):
         alarms.ring()
     assert stage.clock.ms >= granted_at_ms + 1_000
     assert await caller.heard() == "sent"
+
+
+async def test_while_a_commit_is_on_its_way_no_more_leases_end_than_the_next_one_can_take(stage, alarms):
+    many = LAPSES_PER_BATCH_MAX + 3 * DUE_PER_TICK_MAX
+    for index in range(many):
+        stage.acquire("ann", f"s{index}", ttl_ms=500 + index // 4)
+    await settled()
+    stage.engine.hold()
+    stage.acquire("bob", "slow")
+    for _ in range(many):
+        alarms.ring()
+    left = len(stage.grantor.books.leases) - 1
+    assert many - LAPSES_PER_BATCH_MAX - DUE_PER_TICK_MAX <= left <= many - LAPSES_PER_BATCH_MAX
+    assert alarms.ahead_ms >= REST_MS, "it waits, and does not ask again and again"
+    stage.engine.let_go()
+    await settled()
+    assert alarms.ahead_ms < REST_MS, "and goes on at once"
+    while len(stage.grantor.books.leases) > 1:
+        alarms.ring()
+        await settled()
 
 
 async def test_what_is_decided_together_is_decided_at_the_time_of_the_look(stage):

@@ -180,6 +180,16 @@ TERMS: Final = (
         (tests("grantor/test_time.py::test_time_that_stood_still_is_not_made_up_for"),),
     ),
     Mutant(
+        "a batch grows for as long as the one before it is on its way",
+        (Edit("core/ledger.py", "return self.books.lapsed >= LAPSES_PER_BATCH_MAX", "return False"),),
+        (tests("core/test_many_lapses.py", "grantor/test_time.py"),),
+    ),
+    Mutant(
+        "a ledger that had to rest goes on when it happens to be looked at",
+        (Edit("grantor/grantor.py", "        if rested:\n", "        if False:\n"),),
+        (tests("grantor/test_time.py"),),
+    ),
+    Mutant(
         "what falls due is looked at every six seconds",
         (
             Edit(

@@ -117,6 +117,7 @@ class Books:
         "held",
         "horizon",
         "intents",
+        "lapsed",
         "leases",
         "limits",
         "members",
@@ -172,8 +173,8 @@ class Books:
 
         self.outbox: list[tuple[int, Reply]] = []  # answers to requests that waited
         self.queues: dict[tuple[str, str], int] = {}  # new lengths, by space and scope, for whoever watches
-        self.batch = 1  # the open one
-        self.written = 0  # the newest batch that stores anything
+        self.batch, self.written = 1, 0  # the open one, and the newest that stores anything
+        self.lapsed = 0  # leases that time took since the open one was opened
         self.changes: dict[str, Any] = {}
         self.born: set[str] = set()
         self.wiped: list[tuple[str, str]] = []
@@ -267,6 +268,7 @@ class Books:
             self.batch, self.rev, self.token, self.seq, self.now_ms, changes, self.born, self.wiped, self.events
         )
         self.batch += 1
+        self.lapsed = 0
         self.changes, self.born, self.wiped, self.events, self.ends, self.copied = {}, set(), [], [], [], False
         return taken
 

@@ -295,6 +295,7 @@ def lapse(books: Books, lease: Lease) -> None:
     elif lease.deadline_ms == lease.progress_end_ms:
         reason = "no_progress"
     books.rev += 1
+    books.lapsed += 1
     end(books, lease, "expired", reason, lease.holder)
 
 

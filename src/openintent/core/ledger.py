@@ -81,6 +81,8 @@ HANDLERS: dict[type, Callable[[Books, Any], Reply]] = {
 # What falls due at a time: about 2 ms of work when time passes by itself, and 0.2 ms for whoever waits for an answer.
 DUE_PER_TICK_MAX: Final = 100
 DUE_PER_COMMAND_MAX: Final = 10
+# A batch is encoded in one go. While one is on its way the next one gathers, but must not grow as long as that takes.
+LAPSES_PER_BATCH_MAX: Final = 1_000
 
 
 class Ledger:
@@ -104,11 +106,18 @@ class Ledger:
         due = books.timers.next_ms <= now_ms
         if due:
             most = DUE_PER_TICK_MAX if by_itself else DUE_PER_COMMAND_MAX
+            if self.must_rest:
+                most, by_itself = 0, False
             now_ms = max(books.timers.reach(now_ms, most, by_itself=by_itself), books.now_ms)
         books.now_ms = books.timers.now_ms = now_ms
         books.date_ms = now_ms + books.date_offset_ms
         if due:
             self._let_lapse(now_ms)
+
+    @property
+    def must_rest(self) -> bool:
+        """Whether nothing more lapses until the open batch is taken: it will be, as it has something to store."""
+        return self.books.lapsed >= LAPSES_PER_BATCH_MAX
 
     def due_ms(self) -> int:
         """Before this instant nothing lapses by itself."""

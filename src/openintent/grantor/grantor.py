@@ -49,6 +49,7 @@ log = logging.getLogger("openintent.grantor")
 TURN_MS_MAX: Final = 250  # the loop turns at least this often, so that ledger time keeps up
 BEAT_MS: Final = 5_000  # ledger time is written down at least this often
 UNTRUSTED_MS: Final = 50  # a leader that may not speak looks this often whether it may again
+REST_MS: Final = 20  # and one whose ledger must rest whether it still must
 
 
 class Grantor:
@@ -297,7 +298,10 @@ class Grantor:
 
         `here`: the loop can wait for the disk. If the engine can make use of that, it is all over when this returns.
         """
+        rested = self._ledger.must_rest
         batch = self._ledger.take_batch()
+        if rested:
+            self._set_alarm()
         commit = self._under_way = Commit(batch, head_after(self._leadership.head, batch), self._boot_ms())
         try:
             commit.news, changes = self.feed.gather(batch.events, self.books.state_of), encoded(batch)
@@ -370,6 +374,8 @@ class Grantor:
         self._alarm.cancel()
         now_ms = self.books.now_ms
         self._alarm_ms = min(self._ledger.due_ms(), now_ms + TURN_MS_MAX)
+        if self._ledger.must_rest:
+            least_ms = max(least_ms, REST_MS)
         delay_s = max(least_ms, self._alarm_ms - now_ms) / 1_000
         self._alarm = asyncio.get_running_loop().call_later(delay_s, self._turn)
 

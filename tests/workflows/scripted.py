@@ -3,12 +3,13 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from openintent import AsyncOpenIntentClient
 from openintent.agents import record
+from openintent.errors import LeaseConflictError
 from openintent.retrying import Retry
 from openintent.workflows import runs
 from openintent.workflows.spec import Step, Workflow
@@ -58,8 +59,12 @@ class Crew:
         ):
             async for event in stream:
                 if event.event_type == "agent_assigned":
-                    work = self._assignment(client, event.intent_id or event.payload["intent_id"], name)
+                    work = self._assigned(client, event.intent_id or event.payload["intent_id"], name)
                     self.tasks.append(asyncio.create_task(work))
+
+    async def _assigned(self, client: AsyncOpenIntentClient, intent_id: str, name: str) -> None:
+        with suppress(LeaseConflictError):  # a stream that was cut tells it again, and we are at it already
+            await self._assignment(client, intent_id, name)
 
     async def _assignment(self, client: AsyncOpenIntentClient, intent_id: str, name: str) -> None:
         while True:

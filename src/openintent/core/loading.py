@@ -76,7 +76,7 @@ def _load_lease(books: Books, lease: Lease, deadline_ms: int | None) -> None:
     space.leases.add(lease.scope, lease.holder, lease)
     books.leases[lease.id] = lease
     books.held[lease.holder] = books.held.get(lease.holder, 0) + 1
-    books.timers.add(lease)
+    books.timers.watch(lease, deadline_ms)
 
 
 def _load_waiter(books: Books, _: str, waiter: Waiter) -> None:

@@ -47,9 +47,17 @@ async def _farewell_of(engine: Engine, seen: Head) -> Farewell | None:
 
 
 async def _load_kind(engine: Engine, ledger: Ledger, kind: str, page: list[Record], farewell: Farewell | None) -> None:
-    """From its first page on."""
-    while True:
-        ledger.load(((record.key, records.decode(record.key, record.value)) for record in page), farewell)
-        if len(page) < SCAN_LIMIT:
-            return
-        page = await _page(engine, kind, page[-1].key)
+    """From its first page on. While one is taken in, the engine looks for the next."""
+    while page:
+        following = asyncio.ensure_future(_page_after(engine, kind, page))
+        await asyncio.sleep(0)  # now it is asked for
+        try:
+            ledger.load(((record.key, records.decode(record.key, record.value)) for record in page), farewell)
+        except BaseException:
+            following.cancel()
+            raise
+        page = await following
+
+
+async def _page_after(engine: Engine, kind: str, page: list[Record]) -> list[Record]:
+    return await _page(engine, kind, page[-1].key) if len(page) == SCAN_LIMIT else []

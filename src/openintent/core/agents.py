@@ -18,7 +18,7 @@ from openintent.core.answers import (
     Reply,
     Violation,
 )
-from openintent.core.books import Books, assignment_key, shelve, unshelve
+from openintent.core.books import Books, assignment_key
 from openintent.core.commands import (
     Assign,
     GetAgent,
@@ -29,6 +29,7 @@ from openintent.core.commands import (
     RegisterAgent,
     Unassign,
 )
+from openintent.core.shelves import shelve, unshelve
 from openintent.model import DEAD, DONE_STATUSES, Agent, Assignment, Intent
 from openintent.spaces import agent_space, intent_space
 

@@ -13,6 +13,7 @@ import msgspec
 
 from openintent.core.answers import Answer, Reply
 from openintent.core.scopes import ScopeIndex
+from openintent.core.shelves import Index
 from openintent.core.timers import Timers
 from openintent.model import (
     DEAD,
@@ -35,7 +36,6 @@ from openintent.spaces import home_of, intent_of
 
 T = TypeVar("T")
 Listed = tuple[tuple[str, int], ...]  # lease ids and tokens
-Index = dict[str, dict[str, T]]
 
 BUCKET_CHARS: Final = 8  # of the ten that are milliseconds: a bucket holds the leases of a quarter of a second
 
@@ -271,18 +271,6 @@ class Books:
         self.lapsed = 0
         self.changes, self.born, self.wiped, self.events, self.ends, self.copied = {}, set(), [], [], [], False
         return taken
-
-
-def shelve(index: Index[T], group: str, key: str, thing: T) -> None:
-    index.setdefault(group, {})[key] = thing
-
-
-def unshelve(index: Index[T], group: str, key: str) -> None:
-    """Take a thing out, and its group too if it was the last."""
-    things = index[group]
-    del things[key]
-    if not things:
-        del index[group]
 
 
 def _by_log(events: list[Event]) -> dict[str, list[Event]]:

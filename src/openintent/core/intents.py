@@ -19,10 +19,11 @@ from openintent.core.answers import (
     TooLarge,
     Unknown,
 )
-from openintent.core.books import Books, shelve
+from openintent.core.books import Books
 from openintent.core.commands import CreateIntent, Forget, GetIntent, ListIntents, LogEvent, PatchState, SetStatus
 from openintent.core.looking import missing_owner, stale
 from openintent.core.scopes import BELOW
+from openintent.core.shelves import shelve
 from openintent.core.values import BadStep, Draft, TooDeep, fingerprint, weigh
 from openintent.core.versions import keep, keep_change, new_version, version_differs
 from openintent.model import Attempt, Event, Horizon, Intent, Patch

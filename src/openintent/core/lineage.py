@@ -16,9 +16,10 @@ from openintent.core.answers import (
     Reply,
     Unknown,
 )
-from openintent.core.books import Books, Index, checkpoint_key, decision_key, shelve, unshelve
+from openintent.core.books import Books, checkpoint_key, decision_key
 from openintent.core.commands import AddDependency, DeleteIntent, GetRelatives, RemoveDependency
 from openintent.core.portfolios import take_out
+from openintent.core.shelves import Index, shelve, unshelve
 from openintent.core.versions import keep, new_version, version_differs
 from openintent.model import DONE_STATUSES, Intent
 from openintent.spaces import intent_space, spaces_of_intent

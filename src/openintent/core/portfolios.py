@@ -15,7 +15,7 @@ from openintent.core.answers import (
     PortfolioSeen,
     Reply,
 )
-from openintent.core.books import Books, member_key, shelve, unshelve
+from openintent.core.books import Books, member_key
 from openintent.core.commands import (
     AddMember,
     CreatePortfolio,
@@ -25,6 +25,7 @@ from openintent.core.commands import (
     RemoveMember,
     SetPortfolioStatus,
 )
+from openintent.core.shelves import shelve, unshelve
 from openintent.core.values import fingerprint
 from openintent.model import Member, Portfolio
 from openintent.spaces import intent_space, portfolio_space

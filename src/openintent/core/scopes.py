@@ -8,10 +8,10 @@ name, however many scopes it holds.
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from openintent.core.shelves import Index, shelve, unshelve
 from openintent.model import Limits
 
 T = TypeVar("T")
-Owners = dict[str, dict[str, T]]  # owner -> scope -> item
 
 EVERYTHING = "*"
 BELOW = "/**"
@@ -77,8 +77,8 @@ class ScopeIndex(Generic[T]):
     def __init__(self) -> None:
         self.items: dict[str, tuple[str, T]] = {}  # scope -> owner, item
         self._wide: dict[str, tuple[str, T]] = {}  # path -> the item that covers all below it
-        self._owned: Owners[T] = {}  # all but the one that covers everything: these are below the root
-        self._below: dict[str, Owners[T]] = {}  # path, but not the root -> those strictly below it
+        self._owned: Index[T] = {}  # owner -> scope -> item; not the one that covers everything
+        self._below: dict[str, Index[T]] = {}  # path, but not the root -> the same for those strictly below it
 
     def __len__(self) -> int:
         return len(self.items)
@@ -108,7 +108,7 @@ class ScopeIndex(Generic[T]):
         if scope[-1] == "*" or "/" in scope:
             self._add_deep(scope, owner, item)
             return
-        scopes = self._owned.get(owner)  # most scopes: `_note`, without a call
+        scopes = self._owned.get(owner)  # most scopes: `shelve`, without a call
         if scopes is None:
             self._owned[owner] = {scope: item}
         else:
@@ -119,9 +119,9 @@ class ScopeIndex(Generic[T]):
         if wide:
             self._wide[path] = (owner, item)
         if path:
-            _note(self._owned, owner, scope, item)
+            shelve(self._owned, owner, scope, item)
             for above in lineage(path)[:-1]:
-                _note(self._below.setdefault(above, {}), owner, scope, item)
+                shelve(self._below.setdefault(above, {}), owner, scope, item)
 
     def remove(self, scope: str) -> None:
         owner, _ = self.items.pop(scope)
@@ -138,9 +138,9 @@ class ScopeIndex(Generic[T]):
         if wide:
             del self._wide[path]
         if path:
-            _forget(self._owned, owner, scope)
+            unshelve(self._owned, owner, scope)
             for above in lineage(path)[:-1]:
-                _forget(self._below[above], owner, scope)
+                unshelve(self._below[above], owner, scope)
                 if not self._below[above]:
                     del self._below[above]
 
@@ -195,16 +195,5 @@ class ScopeIndex(Generic[T]):
                 if owner != but:
                     yield from scopes.values()
 
-    def _owners_below(self, path: str) -> Owners[T]:
+    def _owners_below(self, path: str) -> Index[T]:
         return self._below.get(path, {}) if path else self._owned
-
-
-def _note(owners: Owners[T], owner: str, scope: str, item: T) -> None:
-    owners.setdefault(owner, {})[scope] = item
-
-
-def _forget(owners: Owners[T], owner: str, scope: str) -> None:
-    scopes = owners[owner]
-    del scopes[scope]
-    if not scopes:
-        del owners[owner]

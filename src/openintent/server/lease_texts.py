@@ -65,7 +65,7 @@ class LeaseTexts:
 
 
 def released(lease: Lease) -> bytes:
-    """A `ReleasedView`: all of it is in our own words."""
+    """A `ReleasedView` of one that has ended, and so has a reason: all of it is in our own words."""
     ended = f'"status":"{lease.status}","ended_reason":"{lease.ended_reason}"'
     return f'{{"message":"Lease released","id":"{lease.id}",{ended}}}'.encode()
 

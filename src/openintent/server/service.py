@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 # Whose request it is, what it asks of the ledger, and how to show the answer; None for one that may have to wait.
 Asked = tuple[Exchange, Command, Render | None]
 
-STATUSES: Final = 600  # more than there are
+STATUS_MAX: Final = 599
 AGAIN_S: Final = 1.0
 AGAIN_IN_CLUSTER_S: Final = 0.1
 
@@ -73,7 +73,7 @@ class Service:
         self.cluster = Cluster(grantor)
         self._tasks: set[asyncio.Task[None]] = set()
         # For whoever watches: answers that left, by status, and how many connections there are.
-        self.answered = [0] * STATUSES
+        self.answered = [0] * (STATUS_MAX + 1)
         self.connections: Callable[[], int] = lambda: 0
 
     # Dispatch

@@ -5,6 +5,9 @@ Fields named `..._at_ms` are dates (milliseconds since 1970): shown to people, n
 
 Fields below the line "while it runs" are bookkeeping of one term: they travel with the record because a struct is
 written whole, but whoever loads a record sets them anew.
+
+What is made with every request has `gc=False`, here and in `core/`: it can be part of no circle, so the garbage
+collector need not look at it (docs/decisions/0017).
 """
 
 from typing import Any, Final
@@ -165,7 +168,7 @@ class Cooldown(msgspec.Struct, array_like=True, kw_only=True):
         return DEAD if self.over else self.until_ms
 
 
-class Attempt(msgspec.Struct, array_like=True, kw_only=True):
+class Attempt(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     """The memory that a request was already carried out, and on what."""
 
     holder: str
@@ -229,7 +232,7 @@ class Grant(msgspec.Struct, array_like=True, gc=False):
     metadata: dict[str, Any] | None
 
 
-class Event(msgspec.Struct, array_like=True):
+class Event(msgspec.Struct, array_like=True, gc=False):
     """A thing that happened, and its place in the log."""
 
     seq: int
@@ -249,7 +252,7 @@ class Event(msgspec.Struct, array_like=True):
         return told.id if told is not None else (self.payload or {}).get("lease_id")
 
 
-class LeaseEnd(msgspec.Struct, array_like=True):
+class LeaseEnd(msgspec.Struct, array_like=True, gc=False):
     """Where in the log an ended lease is to be found."""
 
     id: str

@@ -159,6 +159,22 @@ CONNECTIONS: Final = (
         ),
         (tests("server/test_sweep.py::test_a_request_must_be_complete_ten_seconds_after_its_first_byte"),),
     ),
+    Mutant(
+        "a connection with requests like those before is taken for idle",
+        (
+            Edit(
+                "server/hotlane.py",
+                "        self.stirred = True\n        self.pipeline.append(cycle)",
+                "        self.pipeline.append(cycle)",
+            ),
+        ),
+        (tests("server/test_heads.py::test_a_line_with_requests_that_are_recognised_is_not_idle"),),
+    ),
+    Mutant(
+        "a lost connection stays in memory with its last request",
+        (Edit("server/connection.py", "        self.cycle = None  # uvicorn would", "        # uvicorn would"),),
+        (tests("server/test_hotlane.py::test_nothing_is_left_of_a_lost_connection"),),
+    ),
 )
 
 KEYS: Final = (

@@ -208,15 +208,15 @@ async def test_an_attempt_of_its_own_makes_no_head_strange(house):
     assert b"idempotency-key" not in house.office.asked[2].headers
 
 
-async def test_every_request_has_a_mark_of_its_own_so_that_no_busy_line_is_idle(house):
+async def test_a_line_with_requests_that_are_recognised_is_not_idle(house):
     line = house.connect()
-    marks = set()
     for index in range(4):
         arrive(line, request("/hot/a"))
         house.office.answer(index)
-        marks.add(id(line.mark))
-        house.kept = [*getattr(house, "kept", []), line.mark]
-    assert len(marks) == 4
+        house.wait(70)  # of 75
+    assert not line.transport.closed
+    house.wait(6)
+    assert line.transport.closed
 
 
 async def test_a_head_that_will_not_come_again_is_not_remembered(house):

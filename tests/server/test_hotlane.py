@@ -1,9 +1,11 @@
 """The protocol of a connection: order, ends and refusals, driven in process."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
-from lane_words import House, request, settle
+from lane_words import House, arrive, request, settle
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -174,6 +176,22 @@ async def test_a_lost_connection_concerns_every_request_on_it(house, line):
     third.send()
     assert line.transport.statuses() == [200]
     assert len(house.office.asked) == 3
+
+
+@pytest.mark.parametrize("answered", [0, 1, 2])
+async def test_nothing_is_left_of_a_lost_connection(house, answered):
+    line = house.connect()
+    for index in range(2):  # one for the parser, and one like those before
+        arrive(line, request("/hot/a"))
+        if index < answered:
+            house.office.answer(index)
+    house.wait(2)
+    line.connection_lost(None)
+    left = [weakref.ref(line), *(weakref.ref(each) for each in (line.transport, line.flow))]
+    del line
+    house.office.asked.clear()
+    gc.collect()
+    assert [each() for each in left] == [None] * 3
 
 
 async def test_a_lost_connection_is_told_to_the_application(house, line):

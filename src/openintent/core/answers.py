@@ -11,13 +11,13 @@ import msgspec
 from openintent.model import Agent, Assignment, Decision, Event, Intent, Lease, Member, Portfolio, Waiter
 
 
-class Granted(msgspec.Struct):
+class Granted(msgspec.Struct, gc=False):
     lease: Lease
     waited_ms: int = 0
     remaining_ms: int = 0  # at the instant of the grant, from which `waited_ms` counts back
 
 
-class Seen(msgspec.Struct):
+class Seen(msgspec.Struct, gc=False):
     """A lease as it is now: renewed, read, or changed by an operator."""
 
     lease: Lease
@@ -73,7 +73,7 @@ class Ended(msgspec.Struct):
     lease_id: str
 
 
-class Released(msgspec.Struct):
+class Released(msgspec.Struct, gc=False):
     lease: Lease
 
 
@@ -83,7 +83,7 @@ class Missing(msgspec.Struct):
     what: str  # intent, lease, attempt, portfolio, member, agent or assignment
 
 
-class Verdicts(msgspec.Struct):
+class Verdicts(msgspec.Struct, gc=False):
     """For each lease that a heartbeat listed: its remaining time, or why it is lost."""
 
     held: tuple[tuple[str, int], ...]  # as they were listed
@@ -241,7 +241,7 @@ class Done(msgspec.Struct):
 Answer = Any  # one of the above; each command's function says which
 
 
-class Reply(msgspec.Struct):
+class Reply(msgspec.Struct, gc=False):
     answer: Answer
     after: int  # the batch that must be durable before anybody may learn of this
     rev: int  # place among the commands of this term

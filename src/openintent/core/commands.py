@@ -7,7 +7,7 @@ import msgspec
 from openintent.model import Agent, Ask, Assignment, Decision, Intent, Member, Patch, Portfolio
 
 
-class Acquire(msgspec.Struct):
+class Acquire(msgspec.Struct, gc=False):
     ask: Ask
     lease_id: str  # for the lease, if it is granted; also the ticket, if it must wait
     wait_ms: int = 0
@@ -30,14 +30,14 @@ class Gone(msgspec.Struct):
     request: int
 
 
-class Renew(msgspec.Struct):
+class Renew(msgspec.Struct, gc=False):
     lease_id: str
     holder: str
     space: str | None = None  # as far as the caller says which
     ttl_ms: int | None = None
 
 
-class Release(msgspec.Struct):
+class Release(msgspec.Struct, gc=False):
     lease_id: str
     holder: str
     space: str | None = None
@@ -58,7 +58,7 @@ class Progress(msgspec.Struct, kw_only=True):
     keep_checkpoint: bool = True
 
 
-class Heartbeat(msgspec.Struct, kw_only=True):
+class Heartbeat(msgspec.Struct, kw_only=True, gc=False):
     holder: str
     held: tuple[tuple[str, int], ...]  # lease id and token
     load: int | None = None  # tasks in progress, if the agent says how many

@@ -16,7 +16,7 @@ from openintent.server.sweep import Bounds, Phase, Swept
 log = logging.getLogger("openintent.server")
 
 
-NOTHING_YET: Final[dict[bytes, bytes]] = {}  # the headers, and the mark, of a connection on which no message has begun
+NOTHING_YET: Final[dict[bytes, bytes]] = {}  # the headers of a connection on which no message has begun
 RETRY_AFTER: Final = b"retry-after: 1\r\n"
 TOO_MANY: Final = "too many connections; nothing happened"
 
@@ -27,6 +27,9 @@ class Stop(Exception):
 
 class Connection(HttpToolsProtocol, Swept):
     """uvicorn's connection, within bounds. What is done with its requests is for the subclass to say."""
+
+    # Looked at with every request: side by side, not in a dictionary of fifty names (docs/decisions/0017).
+    __slots__ = ("cycle", "deaf", "farewell", "flow", "pipeline", "receiving", "stirred", "transport")
 
     service: ClassVar[Service]
     bounds: ClassVar[Bounds]
@@ -43,13 +46,12 @@ class Connection(HttpToolsProtocol, Swept):
         self.address = ""
         self.url = b""
         self.fields: dict[bytes, bytes] = NOTHING_YET
-        self.mark: object = NOTHING_YET  # another one for each message
+        self.stirred = True
         self.receiving = True  # the first request is due
         self.pending = 0  # bytes of the message being received, at least
         self.deaf = False  # what still arrives is thrown away
         self.lingering = False
         self.farewell = b""  # what to say after the last answer, instead of serving on
-        self.blockage: object = None  # the mark of the last time that writing was paused
 
     # Connection
 
@@ -75,7 +77,7 @@ class Connection(HttpToolsProtocol, Swept):
         transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.cycle = None  # uvicorn would tell this one alone
+        self.cycle = None  # uvicorn would tell this one alone; and it knows us: no circle may stay
         super().connection_lost(exc)
         self.guests.discard(self)
         self.addresses[self.address] -= 1
@@ -91,7 +93,7 @@ class Connection(HttpToolsProtocol, Swept):
 
     def shutdown(self) -> None:
         """Close, after the last answer that is due. A request that is not complete has not happened, and is told so."""
-        if self.receiving and self.mark is not NOTHING_YET and not self.deaf:
+        if self.receiving and self.fields is not NOTHING_YET and not self.deaf:
             self._refuse(503, "unavailable", "the server stops; nothing happened")
         if not self.pipeline:
             self.transport.close()
@@ -99,7 +101,7 @@ class Connection(HttpToolsProtocol, Swept):
             self.pipeline[-1].keep_alive = False
 
     def pause_writing(self) -> None:
-        self.blockage = object()
+        self.stirred = True
         self.flow.pause_writing()
         self.flow.pause_reading()
 
@@ -195,16 +197,16 @@ class Connection(HttpToolsProtocol, Swept):
 
     # Deadlines
 
-    def phase(self) -> tuple[Phase, object]:
+    def phase(self) -> Phase:
         if self.transport.is_closing():
-            return Phase.CLOSING, None
+            return Phase.CLOSING
         if self.flow.write_paused:
-            return Phase.BLOCKED, self.blockage
+            return Phase.BLOCKED
         if self.lingering:
-            return Phase.LINGERING, None
+            return Phase.LINGERING
         if self.receiving and not self._keeps_waiting():
-            return Phase.RECEIVING, self.mark
-        return Phase.BUSY if self.pipeline else Phase.IDLE, self.mark
+            return Phase.RECEIVING
+        return Phase.BUSY if self.pipeline else Phase.IDLE
 
     def _keeps_waiting(self) -> bool:
         """Whether the rest of the request is late because of us."""
@@ -214,7 +216,7 @@ class Connection(HttpToolsProtocol, Swept):
     def expire(self, phase: Phase) -> None:
         if phase in {Phase.CLOSING, Phase.BLOCKED}:
             self.transport.abort()
-        elif phase is Phase.RECEIVING and self.mark is not NOTHING_YET:
+        elif phase is Phase.RECEIVING and self.fields is not NOTHING_YET:
             self._refuse(408, "bad_request", f"not complete after {self.bounds.receive_s_max:g} s")
         else:
             self.transport.close()

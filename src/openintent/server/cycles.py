@@ -44,8 +44,8 @@ class Line(Protocol):
     def flush(self) -> None: ...
 
 
-class HotCycle(Exchange, kw_only=True):
-    """A request of the hot lane."""
+class HotCycle(Exchange, kw_only=True, gc=False):
+    """A request of the hot lane. The collector does not see it: whoever keeps one lets go of it when it is over."""
 
     line: Line
     keep_alive: bool = True

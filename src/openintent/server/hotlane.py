@@ -35,6 +35,8 @@ HOT_BODY_MAX: Final = 64 * 1024  # a hot body is kept in one piece; larger ones 
 class HotProtocol(Connection):
     """One connection. `hot_protocol` makes the class that serves a given service."""
 
+    __slots__ = ("answered", "begin", "desk", "doors", "heads", "overload")
+
     familiar: ClassVar[Heads]  # of all connections
     turn: ClassVar[Turn]  # of all connections
 
@@ -88,9 +90,9 @@ class HotProtocol(Connection):
                 return False
             name = last.decode("ascii")
             path, names = path + name, (*names, name)
-        cycle = self.mark = self.cycle = HotCycle(
-            self.desk, way.route.method, path, "", fields, body, way.route, names, head, line=self
-        )
+        # Nobody else keeps it: when the answer has left it goes at once, and the next one finds its place still warm.
+        cycle = HotCycle(self.desk, way.route.method, path, "", fields, body, way.route, names, head, line=self)
+        self.stirred = True
         self.pipeline.append(cycle)
         self.begin(cycle)
         return True
@@ -98,7 +100,7 @@ class HotProtocol(Connection):
     def _parse(self, data: bytes) -> None:
         if self.pipeline:
             self.turn.end()  # what came before on this connection may be waiting for that
-        whole = not self.receiving or self.mark is NOTHING_YET
+        whole = not self.receiving or self.fields is NOTHING_YET
         self.pending += len(data)
         try:
             self.parser.feed_data(data)
@@ -114,7 +116,8 @@ class HotProtocol(Connection):
 
     def on_message_begin(self) -> None:
         self.url = b""
-        self.fields = self.mark = {}
+        self.fields = {}
+        self.stirred = True
         self.repeated = []
         self.cycle = None
         self.receiving = True

@@ -48,12 +48,13 @@ class Phase(Enum):
 
 
 class Swept(ABC):
-    """A connection, for the sweep. `mark` tells one message, or one blockage, from the next: it is compared by `is`."""
+    """A connection, for the sweep."""
 
-    seen: tuple[Phase | None, object, float] = (None, None, 0.0)  # phase, mark, since when
+    stirred: bool  # whether a message, or a blockage, has begun since the last look
+    seen: tuple[Phase | None, float] = (None, 0.0)  # the phase at the last look, and since when
 
     @abstractmethod
-    def phase(self) -> tuple[Phase, object]: ...
+    def phase(self) -> Phase: ...
 
     @abstractmethod
     def expire(self, phase: Phase) -> None:
@@ -104,9 +105,10 @@ class Sweep:
                 self._look_at(connection)
 
     def _look_at(self, connection: Swept) -> None:
-        phase, mark = connection.phase()
-        seen_phase, seen_mark, since_s = connection.seen
-        if phase is not seen_phase or mark is not seen_mark:
-            connection.seen = (phase, mark, self._now_s)
+        phase, stirred = connection.phase(), connection.stirred
+        connection.stirred = False
+        seen_phase, since_s = connection.seen
+        if stirred or phase is not seen_phase:
+            connection.seen = (phase, self._now_s)
         elif self._now_s - since_s >= self._limits_s[phase]:
             connection.expire(phase)

@@ -1,6 +1,7 @@
 """What all tests share: how hard Hypothesis searches, where asynchronous tests run, and which are slow as a whole."""
 
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +11,11 @@ from proving import Figures, size
 
 # Our programs are started a thousand times; compiling them is half of a start, and some machines say not to keep it.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# What runs in the background, or under nohup, ignores these, and so would all programs that it starts.
+for ignored in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(ignored) == signal.SIG_IGN:
+        signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 settings.register_profile(
     "ours",

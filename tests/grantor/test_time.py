@@ -14,13 +14,16 @@ pytestmark = pytest.mark.anyio
 
 
 class Alarms:
-    """Stands in for the loop's timers: what was set, and by how much it is ahead."""
+    """Stands in for the loop's timers of the grantor: what was set, and by how much it is ahead."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
+        self.call_later_really = asyncio.get_running_loop().call_later
         self.set: list[tuple[int, asyncio.TimerHandle]] = []
 
     def call_later(self, delay_s, callback, *args):
+        if callback != self.stage.grantor._turn:
+            return self.call_later_really(delay_s, callback, *args)
         loop = asyncio.get_running_loop()
         handle = asyncio.TimerHandle(loop.time() + delay_s, callback, args, loop)
         self.set.append((self.stage.clock.ms + round(delay_s * 1_000), handle))

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import product
@@ -86,6 +87,11 @@ class Fleet(Arena):
     def heard(self, intent_id: str, event_type: str) -> Event:
         """Wait for an event of this type."""
         return next(iter(self._client.subscribe_intent(intent_id, after=0, types=event_type)))
+
+    async def until(self, intent_id: str, holds: Callable[[Intent], bool]) -> None:
+        """Wait until the intent is as it is to be."""
+        while not holds(await asyncio.to_thread(self._client.get_intent, intent_id)):  # noqa: ASYNC110  # no event tells
+            await asyncio.sleep(LOOK_S)
 
     async def one_dies(self) -> None:
         """Wait until an agent has ended; then another comes in its place."""

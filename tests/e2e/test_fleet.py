@@ -128,6 +128,7 @@ async def test_an_assignment_that_kills_its_agents_is_parked_with_its_history_an
         await asyncio.to_thread(fleet.assign_one, "harmless", {"steps": 1})
         await fleet.finished(FINISH_S_MAX, but=1)
         asked = await asyncio.to_thread(fleet.heard, deadly, "arbitration_requested")
+        await fleet.until(deadly, lambda intent: records.read(intent.state, ROLE).status != "running")
         history = gather(fleet.new_lines(), [], fleet.deaths())
         (parked, harmless) = [Known(*each) for each in await asyncio.to_thread(fleet.told)]
     finally:

@@ -168,7 +168,7 @@ CONNECTIONS: Final = (
                 "        self.pipeline.append(cycle)",
             ),
         ),
-        (tests("server/test_heads.py::test_a_line_with_requests_that_are_recognised_is_not_idle"),),
+        (tests("server/test_heads.py::test_a_line_with_requests_is_not_idle"),),
     ),
     Mutant(
         "a lost connection stays in memory with its last request",

@@ -208,10 +208,11 @@ async def test_an_attempt_of_its_own_makes_no_head_strange(house):
     assert b"idempotency-key" not in house.office.asked[2].headers
 
 
-async def test_a_line_with_requests_that_are_recognised_is_not_idle(house):
+@pytest.mark.parametrize("name", ["X-Agent-ID", "X-Request-ID"])  # recognised, and for the parser
+async def test_a_line_with_requests_is_not_idle(house, name):
     line = house.connect()
     for index in range(4):
-        arrive(line, request("/hot/a"))
+        arrive(line, request("/hot/a", f"{name}: ada"))
         house.office.answer(index)
         house.wait(70)  # of 75
     assert not line.transport.closed

@@ -6,7 +6,7 @@ import pytest
 from stage import Listener, soon
 
 from openintent.grantor import feed as module
-from openintent.grantor.feed import Feed, News, moved
+from openintent.grantor.feed import Bulletin, Feed, News, moved
 from openintent.model import Event
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +17,7 @@ def events(first: int, last: int, space: str = "space:s", kind: str = "note", al
 
 
 def publish(feed: Feed, *made: Event) -> None:
-    feed.publish(feed.gather(made, lambda _: None), made, made[-1].seq)
+    feed.publish(feed.gather(made, lambda _: None), made[-1].seq)
 
 
 def plain(news: News) -> bytes:
@@ -226,15 +226,15 @@ async def test_one_can_wait_until_an_event_is_durable():
     waiting, later = feed.reached(9), feed.reached(10)
     publish(feed, *events(8, 8))
     assert not waiting.done()
-    feed.publish([], [], 9)
+    feed.publish(Bulletin(), 9)
     assert await soon(waiting) is True
     assert not later.done()
 
 
 async def test_nothing_is_prepared_while_nobody_reads():
     feed = Feed()
-    assert feed.gather(events(1, 3), lambda _: None) == []
+    assert feed.gather(events(1, 3), lambda _: None).news == ()
     reader = feed.subscribe("space:s", plain, after=0)
-    assert len(feed.gather(events(1, 3), lambda _: None)) == 3
+    assert len(feed.gather(events(1, 3), lambda _: None).news) == 3
     reader.close()
-    assert feed.gather(events(1, 3), lambda _: None) == []
+    assert feed.gather(events(1, 3), lambda _: None).news == ()

@@ -238,7 +238,7 @@ COMMITS: Final = (
         (
             Edit(
                 "grantor/grantor.py",
-                "        send_all(self._parcels.pop(commit.batch.number, []))",
+                "        send_all(self._parcels.pop(commit.number, []))",
                 "        for number in list(self._parcels):\n            send_all(self._parcels.pop(number))",
             ),
         ),
@@ -264,19 +264,19 @@ COMMITS: Final = (
                 "grantor/grantor.py",
                 "            await commit.settled()\n",
                 "            await commit.settled()\n"
-                "            await self._leadership.commit(head_after(commit.head, commit.batch), commit.later)\n",
+                "            await self._leadership.commit(commit.later_head, commit.later)\n",
             ),
             Edit(
                 "grantor/grantor.py",
                 "                commit.outcome = self._leadership.commit(commit.head, changes)\n",
                 "                half = len(changes) // 2\n"
-                "                commit.later = changes[half:]\n"
+                "                commit.later, commit.later_head = changes[half:], head_after(commit.head, batch)\n"
                 "                commit.outcome = self._leadership.commit(commit.head, changes[:half])\n",
             ),
             Edit(
                 "grantor/commit.py",
-                '__slots__ = ("batch", "began_ms",',
-                '__slots__ = ("later", "batch", "began_ms",',
+                '__slots__ = ("began_ms",',
+                '__slots__ = ("later", "later_head", "began_ms",',
             ),
         ),
         (SIM, tests("grantor/test_commits.py::test_newcomers_gather_while_a_batch_is_on_its_way")),
@@ -300,7 +300,7 @@ COMMITS: Final = (
             Edit(
                 "grantor/grantor.py",
                 "            commit.outcome = self._leadership.commit(",
-                "            self.feed.publish(commit.news, batch.events, batch.seq)\n"
+                "            self.feed.publish(commit.bulletin, batch.seq)\n"
                 "            commit.outcome = self._leadership.commit(",
             ),
         ),

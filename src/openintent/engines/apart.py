@@ -17,8 +17,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from openintent.engines.apart_child import Child
 from openintent.engines.apart_words import (
     Announce,
@@ -33,13 +31,13 @@ from openintent.engines.apart_words import (
     raised,
 )
 from openintent.engines.base import Change, Head, Record
-from openintent.engines.sqlite_database import IDLE_WEIGHT, SqliteDatabase, encode_changes, locked
+from openintent.engines.sqlite_database import IDLE_WEIGHT, SqliteDatabase, locked
 from openintent.engines.sqlite_here import Here
 from openintent.errors import EngineUnavailable
 
-# Of one or two requests. Where more arrive at a time, now or just before, this process has better things to do than to
+# Of a dozen requests. Where more arrive at a time, now or just before, this process has better things to do than to
 # wait for the disk.
-CHANGES_HERE_MAX: Final = 8
+CHANGES_HERE_MAX: Final = 32
 
 
 class ApartEngine:
@@ -82,7 +80,7 @@ class ApartEngine:
         self._require_sound()
         self._tell_of_own()
         self._last_was_small = len(changes) <= CHANGES_HERE_MAX
-        return _done(self._child.ask(Commit(expect, head, msgspec.Raw(encode_changes(tuple(changes))))))
+        return _done(self._child.ask(Commit(expect, head, changes)))
 
     def commit_here(self, *, expect: Head, head: Head, changes: Sequence[Change]) -> bool:
         self._require_sound()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from openintent.engines.apart_words import Answer, Commit, Inbox, Open, Request, decode_answer, frame
+from openintent.engines.apart_words import Answer, Commit, Inbox, Open, Outbox, Request, decode_answer, frame
 from openintent.engines.base import OutcomeUncertain
 from openintent.errors import EngineUnavailable
 
@@ -22,7 +22,7 @@ PROGRAM: Final = "openintent.engines.apart_program"
 class Asked(NamedTuple):
     """A request that has no answer yet, and who waits for it."""
 
-    request: Request
+    commits: bool  # then its outcome is in doubt if there never is one
     future: "asyncio.Future[Answer]"
 
 
@@ -37,7 +37,7 @@ class Child:
         self._path = path
         self._hear = hear
         self._process, self._socket = _started(path, lock)
-        self._inbox = Inbox()
+        self._inbox, self._outbox = Inbox(), Outbox()
         self._unsent = bytearray()
         self._asked: deque[Asked] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -70,9 +70,9 @@ class Child:
         self.require_life()
         loop = asyncio.get_running_loop()
         self._attach(loop)
-        asked = Asked(request, loop.create_future())
+        asked = Asked(isinstance(request, Commit), loop.create_future())
         self._asked.append(asked)
-        self._send(frame(request))
+        self._send(self._outbox.frame(request))
         return asked.future
 
     def require_life(self) -> None:
@@ -94,13 +94,13 @@ class Child:
         self._end = _how(self._process.wait())
         for asked in self._asked:
             if _is_awaited(asked.future):
-                asked.future.set_exception(self._loss(asked.request))
+                asked.future.set_exception(self._loss(asked))
         self._asked.clear()
         self._ended.set()
 
-    def _loss(self, request: Request) -> Exception:
+    def _loss(self, asked: Asked) -> Exception:
         what = f"{self._path}: its process {self._end}"
-        return OutcomeUncertain(what) if isinstance(request, Commit) else EngineUnavailable(what)
+        return OutcomeUncertain(what) if asked.commits else EngineUnavailable(what)
 
     def _attach(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._loop is not loop:
@@ -115,7 +115,7 @@ class Child:
             self._loop.remove_reader(self._socket.fileno())
             self._loop.remove_writer(self._socket.fileno())
 
-    def _send(self, some: bytes) -> None:
+    def _send(self, some: bytearray) -> None:
         if self._unsent:  # it has its turn
             self._unsent += some
             return
@@ -128,7 +128,7 @@ class Child:
         if not self._unsent and self._loop is not None:
             self._loop.remove_writer(self._socket.fileno())
 
-    def _taken(self, some: bytes | bytearray) -> int:
+    def _taken(self, some: bytearray) -> int:
         """How much of it the socket has room for, and takes."""
         try:
             return self._socket.send(some)

@@ -20,11 +20,11 @@ from openintent.engines.apart_words import (
     Answer,
     CatchUp,
     Close,
-    Commit,
+    CommitHeard,
+    Heard,
     Inbox,
     Open,
     Reopen,
-    Request,
     Scan,
     decode_request,
     failed,
@@ -52,13 +52,13 @@ class Line:
         """For that long."""
         return not self._requests and not self._poll.poll(1_000 * seconds)
 
-    def next(self) -> Request | None:
+    def next(self) -> Heard | None:
         """None if the server is no more, whatever it had asked before."""
         while not self._requests:
             if not self._inbox.receive(self._socket):
                 return None
             self._requests.extend(self._inbox.messages())
-        request: Request = decode_request(self._requests.popleft())
+        request: Heard = decode_request(self._requests.popleft())
         return None if self._has_ended() else request
 
     def tell(self, answer: Answer) -> None:
@@ -99,7 +99,7 @@ class Program:
             more = database.fold_some(idle=True)
 
 
-def _answer(database: SqliteDatabase, request: Request) -> Answer:
+def _answer(database: SqliteDatabase, request: Heard) -> Answer:
     records: list[Record] = []
     error = None
     try:
@@ -116,9 +116,9 @@ def _answer(database: SqliteDatabase, request: Request) -> Answer:
     )
 
 
-def _do(database: SqliteDatabase, request: Request) -> list[Record]:
+def _do(database: SqliteDatabase, request: Heard) -> list[Record]:
     match request:
-        case Commit(expect, head, changes):
+        case CommitHeard(expect, head, changes):
             blob = bytes(changes)
             database.commit(expect, head, decode_changes(blob), blob)
         case Scan(first, last, limit, reverse):

@@ -6,12 +6,12 @@ Each is one frame: its length, then msgpack. Both ends are of the same version, 
 import socket
 import struct
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from openintent.engines.base import Deposed, Head, OutcomeUncertain
+from openintent.engines.base import Change, Deposed, Head, OutcomeUncertain
 from openintent.errors import EngineCorrupt, EngineInUse, EngineUnavailable
 
 _RECEIVE_BYTES: Final = 256 * 1_024
@@ -31,7 +31,15 @@ class Open(msgspec.Struct, frozen=True, array_like=True, tag=1):
 class Commit(msgspec.Struct, frozen=True, array_like=True, tag=2):
     expect: Head
     head: Head
-    changes: msgspec.Raw  # as in the journal
+    changes: Sequence[Change]
+
+
+class CommitHeard(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """The same as it arrives."""
+
+    expect: Head
+    head: Head
+    changes: msgspec.Raw  # in one piece: as they are in the journal
 
 
 class Scan(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -58,6 +66,7 @@ class CatchUp(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 Request = Open | Commit | Scan | Announce | Reopen | Close | CatchUp
+Heard = Open | CommitHeard | Scan | Announce | Reopen | Close | CatchUp
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True):
@@ -79,14 +88,27 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     token_ready: int = -1  # `SqliteDatabase.token_ready`
 
 
-_encode: Final = msgspec.msgpack.Encoder().encode
-decode_request: Final = msgspec.msgpack.Decoder(Request).decode
+_encode_into: Final = msgspec.msgpack.Encoder().encode_into
+decode_request: Final = msgspec.msgpack.Decoder(Heard).decode
 decode_answer: Final = msgspec.msgpack.Decoder(Answer).decode
 
 
+class Outbox:
+    """Messages in, frames out."""
+
+    def __init__(self) -> None:
+        self._frame = bytearray(_LENGTH.size)
+
+    def frame(self, message: Request | Answer) -> bytearray:
+        """Good until the next one is made: a commit is written once, and to memory that is there already."""
+        frame = self._frame
+        _encode_into(message, frame, _LENGTH.size)
+        _LENGTH.pack_into(frame, 0, len(frame) - _LENGTH.size)
+        return frame
+
+
 def frame(message: Request | Answer) -> bytes:
-    body = _encode(message)
-    return _LENGTH.pack(len(body)) + body
+    return bytes(Outbox().frame(message))
 
 
 class Inbox:

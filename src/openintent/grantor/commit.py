@@ -7,7 +7,7 @@ from openintent.core.books import Batch
 from openintent.core.ledger import Ledger
 from openintent.engines.base import Head
 from openintent.errors import EngineError
-from openintent.grantor.feed import News
+from openintent.grantor.feed import Bulletin
 from openintent.grantor.leadership import Leadership
 from openintent.grantor.storing import encoded
 
@@ -15,15 +15,15 @@ log = logging.getLogger("openintent.grantor")
 
 
 class Commit:
-    """What is sent, and what is known of its fate."""
+    """What is known of it, and of its fate. Not what it stores: that was sent, and need not be kept."""
 
-    __slots__ = ("batch", "began_ms", "failure", "head", "news", "outcome")
+    __slots__ = ("began_ms", "bulletin", "failure", "head", "number", "outcome")
 
-    def __init__(self, batch: Batch, head: Head, began_ms: int) -> None:
-        self.batch = batch
+    def __init__(self, number: int, head: Head, began_ms: int) -> None:
+        self.number = number  # of the batch
         self.head = head
         self.began_ms = began_ms
-        self.news: list[News] = []  # to be told when it is durable
+        self.bulletin = Bulletin()  # to be told when it is durable
         self.outcome: Awaitable[None] | None = None
         self.failure: Exception | None = None  # if it could not even be sent
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -48,6 +48,13 @@ class News:
 
 
 Render = Callable[[News], bytes]  # nothing: it is not for this reader
+
+
+class Bulletin(NamedTuple):
+    """What is to be told of a commit when it is durable."""
+
+    news: Sequence[News] = ()
+    ended: Sequence[str] = ()  # how each lease did that has
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -200,20 +207,22 @@ class Feed:
         """A term begins with a log up to this event."""
         self.seq = seq
 
-    def gather(self, events: Sequence[Event], state_of: StateOf) -> list[News]:
+    def gather(self, events: Sequence[Event], state_of: StateOf) -> Bulletin:
         """What is to be published when these events are durable. Called before anything is applied after them.
 
-        Whoever subscribes later does so behind these events: if nobody reads now, there is nothing to prepare.
+        Whoever subscribes later does so behind these events: if nobody reads now, they need not be kept.
         """
+        ended = [event.lease.status for event in events if event.lease is not None]
         if not self._count:
-            return []
-        return [News(event, state_of(event.space) if event.type == "state_patched" else None) for event in events]
+            return Bulletin(ended=ended)
+        news = [News(event, state_of(event.space) if event.type == "state_patched" else None) for event in events]
+        return Bulletin(news, ended)
 
-    def publish(self, news: Iterable[News], events: Iterable[Event], seq: int) -> None:
-        """These events are durable, and nothing else up to this one. `news` is what was gathered of them."""
+    def publish(self, bulletin: Bulletin, seq: int) -> None:
+        """All events up to this one are durable; the bulletin is what was gathered of those that were not before."""
         self.seq = seq
-        self.ended.update([event.lease.status for event in events if event.lease is not None])
-        for each in news:
+        self.ended.update(bulletin.ended)
+        for each in bulletin.news:
             event = each.event
             self._offer(event.space, each)
             if event.also is not None:

@@ -17,7 +17,6 @@ from typing import Final
 
 from openintent.clock import LedgerClock, boot_ms, wall_ms
 from openintent.core.answers import Queued, Reply
-from openintent.core.books import Batch
 from openintent.core.commands import Acquire, Command, Gone, Tick
 from openintent.core.ledger import Ledger
 from openintent.engines.base import Deposed, Engine, Guarantees, Head
@@ -302,9 +301,9 @@ class Grantor:
         batch = self._ledger.take_batch()
         if rested:
             self._set_alarm()
-        commit = self._under_way = Commit(batch, head_after(self._leadership.head, batch), self._boot_ms())
+        commit = self._under_way = Commit(batch.number, head_after(self._leadership.head, batch), self._boot_ms())
         try:
-            commit.news, changes = self.feed.gather(batch.events, self.books.state_of), encoded(batch)
+            commit.bulletin, changes = self.feed.gather(batch.events, self.books.state_of), encoded(batch)
             here = here and self._leadership.commit_here(commit.head, changes)
             if not here:
                 commit.outcome = self._leadership.commit(commit.head, changes)
@@ -323,7 +322,7 @@ class Grantor:
                 raise TrustEnded("another may have begun a term")  # noqa: TRY301  # it took too long
         except Exception as failure:  # noqa: BLE001  # a bug of ours ends the term too: writes must not hang
             self._under_way = None
-            await self._recover(failure, commit.batch, commit.head)
+            await self._recover(failure, commit)
             return
         self._note_durable(commit)
         # First of all: the engine works on the next one while we tell of this one.
@@ -335,20 +334,20 @@ class Grantor:
 
     def _note_durable(self, commit: Commit) -> None:
         self._under_way = None
-        self._durable, self._committed_ms = commit.batch.number, commit.batch.now_ms
+        self._durable, self._committed_ms = commit.number, commit.head.clock_ms
 
     def _tell_of(self, commit: Commit) -> None:
-        send_all(self._parcels.pop(commit.batch.number, []))
-        self.feed.publish(commit.news, commit.batch.events, commit.batch.seq)
+        send_all(self._parcels.pop(commit.number, []))
+        self.feed.publish(commit.bulletin, commit.head.seq)
         self.feed.tell_lengths(self._ledger.take_lengths())
 
     # Failure
 
-    async def _recover(self, failure: Exception, batch: Batch, head: Head) -> None:
+    async def _recover(self, failure: Exception, commit: Commit) -> None:
         """A commit failed: this term is over. Find out what is durable, and begin a new term from that."""
-        log.error("commit failed term=%d rev=%d error=%s", self.term, batch.rev, failure)
+        log.error("commit failed term=%d rev=%d error=%s", self.term, commit.head.rev, failure)
         self.serving = False
-        uncertain = self._parcels.pop(batch.number, [])
+        uncertain = self._parcels.pop(commit.number, [])
         later, self._parcels = self._parcels, {}
         for parcels in later.values():
             refuse_all(parcels, Refusal.UNAVAILABLE)
@@ -357,7 +356,7 @@ class Grantor:
         if isinstance(failure, Deposed | EngineUnavailable):  # these say that nothing of the commit happened
             settle(uncertain, happened=False)
         try:
-            await self._begin_again(head, uncertain)
+            await self._begin_again(commit.head, uncertain)
         finally:
             settle(uncertain, happened=None)
 

@@ -7,7 +7,7 @@ from stage import Listener, soon
 
 from openintent.grantor import feed as module
 from openintent.grantor.feed import Bulletin, Feed, News, moved
-from openintent.model import Event
+from openintent.model import Event, Lease
 
 pytestmark = pytest.mark.anyio
 
@@ -229,6 +229,15 @@ async def test_one_can_wait_until_an_event_is_durable():
     feed.publish(Bulletin(), 9)
     assert await soon(waiting) is True
     assert not later.done()
+
+
+async def test_leases_count_as_ended_when_that_is_durable_and_not_before():
+    feed = Feed()
+    lease = Lease("L1", "space:s", "x", "ann", 1, 1_000, 1_000, 1_000, 0, status="expired")
+    bulletin = feed.gather([Event(1, "lease_released", "space:s", "ann", 0, lease=lease)], lambda _: None)
+    assert feed.ended.total() == 0
+    feed.publish(bulletin, 1)
+    assert feed.ended == {"expired": 1}
 
 
 async def test_nothing_is_prepared_while_nobody_reads():

@@ -340,12 +340,12 @@ WATCHED: Final = (
         (
             Edit(
                 "grantor/feed.py",
-                "        if not self._count:\n            return []\n",
-                "        self.ended.update([event.lease.status for event in events if event.lease is not None])\n"
-                "        if not self._count:\n            return []\n",
+                "        if not self._count:\n            return Bulletin(ended=ended)\n",
+                "        self.ended.update(ended)\n"
+                "        if not self._count:\n            return Bulletin()\n",
             ),
         ),
-        (tests("server/test_metrics.py"),),
+        (tests("grantor/test_feed.py"),),
     ),
     Mutant(
         "answers of the ordinary lane are not counted",

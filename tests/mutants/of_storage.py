@@ -89,7 +89,7 @@ MUTANTS: Final = (
         (
             Edit(
                 "engines/apart_child.py",
-                "OutcomeUncertain(what) if isinstance(request, Commit) else EngineUnavailable(what)",
+                "OutcomeUncertain(what) if asked.commits else EngineUnavailable(what)",
                 "EngineUnavailable(what)",
             ),
         ),

@@ -341,8 +341,7 @@ WATCHED: Final = (
             Edit(
                 "grantor/feed.py",
                 "        if not self._count:\n            return Bulletin(ended=ended)\n",
-                "        self.ended.update(ended)\n"
-                "        if not self._count:\n            return Bulletin()\n",
+                "        self.ended.update(ended)\n        if not self._count:\n            return Bulletin()\n",
             ),
         ),
         (tests("grantor/test_feed.py"),),

@@ -96,6 +96,22 @@ MUTANTS: Final = (
         (tests("contract/test_apart.py"),),
     ),
     Mutant(
+        "a request that could not be written takes the answer of the next one",
+        (
+            Edit(
+                "engines/apart_child.py",
+                "        frame = self._outbox.frame(request)  # first of all: what cannot be written gets no answer\n",
+                "",
+            ),
+            Edit(
+                "engines/apart_child.py",
+                "        self._send(frame)\n",
+                "        self._send(self._outbox.frame(request))\n",
+            ),
+        ),
+        (tests("contract/test_frames.py"),),
+    ),
+    Mutant(
         "a process that takes the place of a killed one believes whatever it finds",
         (
             Edit(

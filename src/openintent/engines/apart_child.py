@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from openintent.engines.apart_words import Answer, Commit, Inbox, Open, Outbox, Request, decode_answer, frame
+from openintent.engines.apart_words import Answer, Commit, Inbox, Open, Outbox, Request, decode_answer
 from openintent.engines.base import OutcomeUncertain
 from openintent.errors import EngineUnavailable
 
@@ -57,7 +57,7 @@ class Child:
         """The first request, for who has no loop yet: wait for the answer."""
         self._socket.settimeout(None)
         with suppress(OSError):  # it has ended already
-            self._socket.sendall(frame(request))
+            self._socket.sendall(self._outbox.frame(request))
             while self._inbox.receive(self._socket):
                 for message in self._inbox.messages():
                     self._socket.settimeout(0)
@@ -70,9 +70,10 @@ class Child:
         self.require_life()
         loop = asyncio.get_running_loop()
         self._attach(loop)
+        frame = self._outbox.frame(request)  # first of all: what cannot be written gets no answer
         asked = Asked(isinstance(request, Commit), loop.create_future())
         self._asked.append(asked)
-        self._send(self._outbox.frame(request))
+        self._send(frame)
         return asked.future
 
     def require_life(self) -> None:

@@ -100,7 +100,7 @@ class Outbox:
         self._frame = bytearray(_LENGTH.size)
 
     def frame(self, message: Request | Answer) -> bytearray:
-        """Good until the next one is made: a commit is written once, and to memory that is there already."""
+        """Good until the next one is made, in the same memory; of a large one that is let go of behind it."""
         frame = self._frame
         _encode_into(message, frame, _LENGTH.size)
         _LENGTH.pack_into(frame, 0, len(frame) - _LENGTH.size)

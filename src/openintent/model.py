@@ -57,7 +57,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     missed_until_unhealthy: int = 2  # heartbeats
     missed_until_dead: int = 5  # heartbeats
     events_kept_max: int = 5_000_000  # the newest; older ones are forgotten, and with them the leases that they ended
-    ended_kept_max: int = 10_000  # in memory, for quick answers; the log has them all
+    ended_kept_max: int = 10_000  # in memory, for quick answers, of those given back 100; the log has them all
     attempt_kept_ms: int = 600_000  # after the life of what it made
     attempt_kept_ms_min: int = 60_000  # the same, while there are as many as may be
     absence_ms: int = 5_000  # how long a waiter without an open request keeps its rank

@@ -118,8 +118,9 @@ def check_counts(books: Books) -> None:
     assert books.held == Counter(lease.holder for lease in books.leases.values())
     assert books.waiting == Counter(waiter.ask.holder for waiter in books.waiters.values())
     assert all(lease.status == "active" and key == lease.id for key, lease in books.leases.items())
-    assert all(lease.status != "active" for lease in books.ended.values())
-    assert not books.leases.keys() & books.ended.keys()
+    assert all(lease.status not in ("active", "released") for lease in books.ended.values())
+    assert all(lease.status == "released" for lease in books.released.values())
+    assert not books.leases.keys() & (books.ended.keys() | books.released.keys())
 
 
 def check_spaces(books: Books) -> None:

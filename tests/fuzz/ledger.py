@@ -65,7 +65,7 @@ def _acquire(world: World, source: Source) -> None:
 
 
 def _lease(world: World, source: Source) -> str:
-    known = [*world.books.leases, *world.books.ended, "nowhere"]
+    known = [*world.books.leases, *world.books.ended, *world.books.released, "nowhere"]
     return str(source.one(known))
 
 

@@ -216,6 +216,16 @@ TERMS: Final = (
 
 COMMITS: Final = (
     Mutant(
+        "a lease that was given back is forgotten before the log has it",
+        (Edit("core/books.py", "            if lease.batch >= taken:\n                break\n", ""),),
+        (tests("core/test_ended_in_memory.py"),),
+    ),
+    Mutant(
+        "leases that were given back crowd out why others were lost",
+        (Edit("core/leases.py", "        books.released[lease.id] = lease\n        return\n", "        pass\n"),),
+        (tests("core/test_ended_in_memory.py"),),
+    ),
+    Mutant(
         "a reply leaves before its change is durable",
         (Edit("grantor/grantor.py", "        elif reply.after > self._durable:", "        elif False:"),),
         (SIM, tests("grantor/test_commits.py::test_a_reply_leaves_only_after_its_commit")),

@@ -6,6 +6,7 @@ engine must store. Keys: a kind, a slash, names, and before a last part a tab, w
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -37,6 +38,9 @@ from openintent.spaces import home_of, intent_of
 T = TypeVar("T")
 Listed = tuple[tuple[str, int], ...]  # lease ids and tokens
 
+# Leases that were given back, in memory. Few will be asked for, and thousands of them would crowd out of the caches of
+# the processor what it needs for every request (docs/decisions/0017).
+RELEASED_KEPT_MAX: Final = 100
 BUCKET_CHARS: Final = 8  # of the ten that are milliseconds: a bucket holds the leases of a quarter of a second
 
 
@@ -127,6 +131,7 @@ class Books:
         "portfolios",
         "portfolios_of",
         "queues",
+        "released",
         "requests",
         "rev",
         "seq",
@@ -142,14 +147,14 @@ class Books:
     )
 
     def __init__(self, limits: Limits, *, term: int, token: int, seq: int, now_ms: int) -> None:
-        self.limits = limits
-        self.term, self.token, self.seq = term, token, seq
+        self.limits, self.term, self.token, self.seq = limits, term, token, seq
         self.rev, self.order, self.now_ms = 0, 0, now_ms
         self.date_from(0)
 
         self.spaces: dict[str, Space] = {}
         self.leases: dict[str, Lease] = {}
-        self.ended: OrderedDict[str, Lease] = OrderedDict()
+        self.ended: OrderedDict[str, Lease] = OrderedDict()  # but for those that were
+        self.released: dict[str, Lease] = {}  # given back
         self.waiters: dict[str, Waiter] = {}
         self.requests: dict[int, Waiter] = {}
         self.attempts: dict[tuple[str, str], Attempt] = {}
@@ -189,6 +194,10 @@ class Books:
         if found is None:
             found = self.spaces[name] = Space(name)
         return found
+
+    def ended_lease(self, lease_id: str) -> Lease | None:
+        """As long as memory has it. Until its end is durable it does: then the log has it."""
+        return self.ended.get(lease_id) or self.released.get(lease_id)
 
     def state_of(self, space: str) -> dict[str, Any] | None:
         """The state of the intent whose space this is, if it is one's."""
@@ -270,7 +279,16 @@ class Books:
         self.batch += 1
         self.lapsed = 0
         self.changes, self.born, self.wiped, self.events, self.ends, self.copied = {}, set(), [], [], [], False
+        self._forget_released(taken.number)
         return taken
+
+    def _forget_released(self, taken: int) -> None:
+        """A batch is taken when the one before it is durable, so the log has what was given back before this one."""
+        room = min(RELEASED_KEPT_MAX, self.limits.ended_kept_max)
+        for lease in tuple(islice(self.released.values(), max(0, len(self.released) - room))):
+            if lease.batch >= taken:
+                break
+            del self.released[lease.id]
 
 
 def _by_log(events: list[Event]) -> dict[str, list[Event]]:

@@ -257,7 +257,7 @@ def _held_under(books: Books, holder: str, lease_id: str, token: int) -> Lease |
 
 def _how_lost(books: Books, holder: str, lease_id: str, token: int) -> str:
     """Why the holder of this token has no such lease any more, as far as memory tells and it is his to know."""
-    lease = books.ended.get(lease_id)
+    lease = books.ended_lease(lease_id)
     if lease is None or lease.holder != holder or lease.token != token:
         return "unknown"
     return lease.ended_reason or "unknown"
@@ -330,6 +330,9 @@ def _write_end(books: Books, space: Space, lease: Lease, actor: str) -> None:
     books.ends.append(LeaseEnd(lease.id, space.home, event.seq))
     if lease.attempt is not None:
         attempts.expire(books, lease.holder, lease.attempt)
+    if lease.status == "released":
+        books.released[lease.id] = lease
+        return
     books.ended[lease.id] = lease
     if len(books.ended) > books.limits.ended_kept_max:
         books.ended.popitem(last=False)
@@ -368,7 +371,7 @@ def reopen(books: Books, closed: Cooldown) -> None:
 
 def _ended(books: Books, lease_id: str, holder: str | None, space: str | None = None) -> Reply:
     """An ended lease, if it is the caller's; one that memory no longer has is left to whoever can read the log."""
-    lease = books.ended.get(lease_id)
+    lease = books.ended_lease(lease_id)
     if lease is None:
         return books.reply(Ended(lease_id))
     if holder not in (None, lease.holder) or space not in (None, lease.space):

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Final
 
@@ -108,7 +108,7 @@ def _upwards(books: Books, intent: Intent | None) -> Iterator[str]:
 
 def _successor_of(books: Books, names: Collection[str], token: int) -> int | None:
     """The live token of the scope that the stale one was for, as far as that is still known."""
-    for lease in reversed(books.ended.values()):
+    for lease in chain(reversed(books.released.values()), reversed(books.ended.values())):
         if lease.token == token and lease.space in names:
             space = books.spaces.get(lease.space)
             live = None if space is None else space.leases.get(lease.scope)

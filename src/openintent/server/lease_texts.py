@@ -54,12 +54,12 @@ class LeaseTexts:
         ):
             return _encode(self._views.lease_with(lease, remaining_ms, waited_ms))
         dates, seconds = self._views.dates, self._seconds
-        granted = dates[lease.granted_at_ms]
+        granted = dates.any(lease.granted_at_ms)
         return (
             f'{{"id":"{lease.id}",{self._spaces[lease.space]},"agent_id":{quoted(lease.holder)},'
             f'"scope":{quoted(lease.scope)},"mode":"exclusive","status":"active","token":{lease.token},'
             f'"ttl_seconds":{seconds[lease.ttl_ms]},"remaining_seconds":{seconds[remaining_ms]},'
-            f'"expires_at":"{dates[lease.deadline_ms + self._views.calendar.date_offset_ms]}",'
+            f'"expires_at":"{dates.recent[lease.deadline_ms + self._views.calendar.date_offset_ms]}",'
             f'"acquired_at":"{granted}","created_at":"{granted}",{NOTHING_SPECIAL}'
         ).encode()
 

@@ -1,6 +1,5 @@
 """The ledger's things as they are shown: seconds for milliseconds, dates for people."""
 
-from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from openintent.core.grants import constant_part
@@ -16,7 +15,7 @@ from openintent.model import (
     Portfolio,
     Waiter,
 )
-from openintent.server.memo import Memo
+from openintent.server.dates import Dates
 from openintent.spaces import home_of, intent_of, portfolio_of
 from openintent.wire import (
     AgentView,
@@ -33,9 +32,6 @@ from openintent.wire import (
     PortfolioView,
     WaiterView,
 )
-
-DATES_KEPT_MAX: Final = 10_000
-SECONDS_KEPT_MAX: Final = 1_000
 
 COORDINATOR_STATUS: Final = {  # OpenIntent's words
     "active": "active",
@@ -58,11 +54,10 @@ class Views:
 
     def __init__(self, calendar: Calendar) -> None:
         self.calendar = calendar
-        self.dates = _dates()  # under load many answers show the same millisecond
+        self.dates = Dates()
 
     def date(self, at_ms: int) -> str:
-        """ISO 8601, naive UTC with microseconds."""
-        return self.dates[at_ms]
+        return self.dates.recent[at_ms]
 
     def lease(self, lease: Lease, *, now_ms: int, waited_ms: int = 0) -> LeaseView:
         remaining_ms = max(0, lease.deadline_ms - now_ms) if lease.status == "active" else 0
@@ -247,16 +242,6 @@ class Views:
             waited_seconds=max(0, now_ms - waiter.queued_ms) / 1_000,
             present=waiter.request != 0,
         )
-
-
-def _dates() -> Memo[int, str]:
-    """The texts of dates, by their milliseconds; most show the same few seconds."""
-    seconds: Memo[int, str] = Memo(_second_text, SECONDS_KEPT_MAX)
-    return Memo(lambda at_ms: f"{seconds[at_ms // 1_000]}.{at_ms % 1_000:03d}000", DATES_KEPT_MAX)
-
-
-def _second_text(at_s: int) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _payload(event: Event) -> dict[str, object]:

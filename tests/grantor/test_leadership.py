@@ -1,5 +1,7 @@
 """Who may write: by the operating system's lock, or by a head that stood still."""
 
+import asyncio
+
 import pytest
 from stage import BootClock, FaultyEngine, soon
 
@@ -129,6 +131,24 @@ async def test_a_hint_that_never_comes_does_not_keep_a_candidate_from_looking_at
     second.engine.on_changed = lambda: None
     await second.take_over()
     assert len(looked) > 3
+
+
+async def test_a_candidate_with_next_to_nothing_left_to_wait_lets_the_clock_move_on(inner, monkeypatch):
+    """A clock of whole milliseconds, read into floats, can stand a breath before the end."""
+    await Candidate(inner, "m1").take_over()
+    second = Candidate(inner, "m2")
+    now, waits = [0.0], []
+
+    async def wait_for(hint, seconds: float) -> None:
+        hint.close()
+        waits.append(seconds)
+        now[0] = TTL_S - 1e-15 if len(waits) == 1 else TTL_S
+        raise TimeoutError
+
+    monkeypatch.setattr(asyncio, "wait_for", wait_for)
+    second.leadership._clock = lambda: now[0]
+    await second.leadership.take_over()
+    assert waits == [TTL_S, 0.001]
 
 
 async def test_trust_is_counted_from_when_the_commit_was_sent_and_ends_before_the_ttl(inner):

@@ -9,6 +9,15 @@ FORWARDING: Final = "server/test_forwarding.py"
 
 LEADING: Final = (
     Mutant(
+        "a candidate waits for less than its clock can tell",
+        (Edit("grantor/leadership.py", "max(left_s, TICK_S)", "left_s"),),
+        (
+            tests(
+                "grantor/test_leadership.py::test_a_candidate_with_next_to_nothing_left_to_wait_lets_the_clock_move_on"
+            ),
+        ),
+    ),
+    Mutant(
         "a commit that came back after trust had ended is acknowledged",
         (Edit("grantor/grantor.py", "            if not self._leadership.trusted():", "            if False:"),),
         (tests(f"{STANDBY}::test_a_commit_that_comes_back_after_trust_has_ended_is_told_only_by_a_new_term"),),

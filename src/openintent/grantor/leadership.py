@@ -21,6 +21,7 @@ from openintent.trust import Trust
 
 LEADER_TTL_S: Final = 10.0
 FOREVER_MS: Final = 1 << 62
+TICK_S: Final = 0.001  # of the clock: whoever waits for less finds it where it was, and would wait for nothing again
 
 
 class TrustEnded(EngineError):
@@ -94,7 +95,7 @@ class Leadership:
         since = self._clock()
         while (left_s := since + self._ttl_s - self._clock()) > 0:
             try:
-                await asyncio.wait_for(self._engine.changed(seen), left_s)
+                await asyncio.wait_for(self._engine.changed(seen), max(left_s, TICK_S))
             except TimeoutError:
                 continue
             now_seen = await self._engine.head()

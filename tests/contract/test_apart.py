@@ -287,8 +287,14 @@ async def test_many_who_reopen_start_one_process(engine: ApartEngine):
     await kill(engine)
     await asyncio.gather(*(engine.reopen() for _ in range(5)))
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    assert children.count(str(pid_of(engine))) == 1
-    assert [pid for pid in children if PROGRAM in Path(f"/proc/{pid}/cmdline").read_text()] == [str(pid_of(engine))]
+    assert [pid for pid in children if PROGRAM in command_of(pid)] == [str(pid_of(engine))]
+
+
+def command_of(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""  # it has ended meanwhile, as others of ours may
 
 
 async def test_another_process_does_not_use_a_file_that_lost_durable_commits(

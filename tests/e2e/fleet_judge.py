@@ -1,16 +1,15 @@
 """Whether each assignment had its effect once, and no handler worked on without its lease. Violations are sentences.
 
 What the agents wrote down is on the boot clock; the server's log has dates. The two are compared by what the clocks
-of the machine differ by.
+of the machine differed by during the run, at least: somebody may have set the wall clock meanwhile.
 """
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from chaos_judge import MS, SLACK_NS, History, acts_are_in_turn, grants_exclude, store_is_fenced
-from chaos_log import Line, now_ns
+from chaos_log import Line
 from fleet_agent import RESULT, ROLE
 
 from openintent.agents import record as records
@@ -41,10 +40,10 @@ class Verdict:
     waking: list[Line] = field(default_factory=list)  # deeds of those who had just been woken
 
 
-def judged(history: History, known: list[Known]) -> Verdict:
+def judged(history: History, known: list[Known], wall_less_boot_ns: int) -> Verdict:
     verdict = Verdict()
     late = set()
-    for act in late_acts(history, known):
+    for act in late_acts(history, known, wall_less_boot_ns):
         late.add(id(act))
         if woken(act, history):
             verdict.waking.append(act)
@@ -71,13 +70,12 @@ DEEDS = ("begin", "step", "end")
 COMES_TO_AN_END = ("end", "insists")
 
 
-def late_acts(history: History, known: list[Known]) -> Iterator[Line]:
+def late_acts(history: History, known: list[Known], wall_less_boot_ns: int) -> Iterator[Line]:
     """What a handler did after its lease had ended, and that it was still running then."""
     ends: dict[tuple[str, int], int] = {}
-    ahead_ns = wall_less_boot_ns()
     for each in known:
         for event in each.of("lease_released"):
-            at = round(event.created_at.timestamp() * 1e9) - ahead_ns
+            at = round(event.created_at.timestamp() * 1e9) - wall_less_boot_ns
             ends[each.intent.id, event.payload["token"]] = at
     asking: dict[tuple[str, int], bool] = {}
     for act in sorted(history.acts, key=lambda act: act["done"]):
@@ -89,11 +87,6 @@ def late_acts(history: History, known: list[Known]) -> Iterator[Line]:
         ended_at = ends.get(key)
         if ended_at is not None and act["at"] > ended_at + SLACK_NS and not waited:
             yield act
-
-
-def wall_less_boot_ns() -> int:
-    """Whoever is interrupted between the two looks gets too little, so the most is right."""
-    return max(time.time_ns() - now_ns() for _ in range(10))
 
 
 def woken(act: Line, history: History) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from chaos_judge import History, gather, lapsed
-from chaos_log import Line, now_ns
+from chaos_log import Line
 from fleet_agent import NAME, RESULT, ROLE, SCOPE
 from fleet_arena import AGENTS, CUTS, PERIOD_S, TTL_MS, Fleet, FleetNemesis
 from fleet_judge import Known, Verdict, judged
@@ -62,7 +62,7 @@ async def test_each_assignment_has_its_effect_once_whatever_becomes_of_its_agent
     assert await fleet.leave() == [0] * AGENTS
     history = gather(fleet.new_lines(), [], fleet.deaths())
     known = [Known(*each) for each in await asyncio.to_thread(fleet.told)]
-    verdict = judged(history, known)
+    verdict = judged(history, known, fleet.wall_less_boot_ns)
     counted = count(history, known, verdict)
     print(counted)  # noqa: T201  # see it with -s
     assert verdict.violations == [], f"SEED={SEED}; the logs are in {fleet.folder}"
@@ -146,12 +146,12 @@ async def test_an_assignment_that_kills_its_agents_is_parked_with_its_history_an
 # The judge sees what is wrong
 
 
-TOLD_AT = datetime.now(UTC).timestamp() - 60.0
-BOOT_LESS_WALL = now_ns() - round(datetime.now(UTC).timestamp() * 1e9)
+TOLD_AT = 1_000_000.0
+WALL_LESS_BOOT_NS = 60 * 10**9
 
 
 def at(seconds: float) -> int:
-    return round((TOLD_AT + seconds) * 1e9) + BOOT_LESS_WALL
+    return round((TOLD_AT + seconds) * 1e9) - WALL_LESS_BOOT_NS
 
 
 def act(what: str, agent: str, token: int, at_s: float, **more: object) -> Line:
@@ -220,7 +220,7 @@ def judgement(lines: list[Line], events: list[Event], *, status: str = "complete
     state = {RESULT: {}, records.KEY: {ROLE: {"status": "done", "token": 2, "attempt": 2}}}
     now = datetime.now(UTC)
     intent = Intent(id="i", title="work", status=status, version=1, created_at=now, updated_at=now, state=state)
-    return judged(gather(lines, [], {}), [Known(intent, events)])
+    return judged(gather(lines, [], {}), [Known(intent, events)], WALL_LESS_BOOT_NS)
 
 
 def test_the_judge_accepts_what_is_right():

@@ -143,6 +143,26 @@ CONNECTIONS: Final = (
         number=37,
     ),
     Mutant(
+        "late in a turn a renewal rests like an acquire",
+        (Edit("server/overload.py", "urgency is Urgency.VITAL or ", ""),),
+        (tests("server/test_resting.py::test_late_in_a_turn_what_keeps_a_lease_is_served"),),
+    ),
+    Mutant(
+        "a turn takes up all that rests, however long that takes",
+        (Edit("server/overload.py", "while any(kinds) and self._clock_s() < self.turn_until_s:", "while any(kinds):"),),
+        (tests("server/test_resting.py::test_a_turn_takes_up_no_more_than_it_has_time_for"),),
+    ),
+    Mutant(
+        "an answer makes a connection read on whose next request rests",
+        (Edit("server/cycles.py", " and not self.resting:", ":"),),
+        (tests("server/test_resting.py::test_an_answer_does_not_make_a_connection_read_on_whose_next_request_rests"),),
+    ),
+    Mutant(
+        "whoever rests when the server stops is told nothing",
+        (Edit("server/connection.py", "(begun or self.flow.resting)", "begun"),),
+        (tests("server/test_resting.py::test_who_rests_when_the_server_stops_is_told_that_nothing_happened"),),
+    ),
+    Mutant(
         "a waiter whose connection was lost goes on waiting",
         (Edit("server/connection.py", "                cycle.gone()\n", "                pass\n"),),
         (tests("server/test_hotlane.py::test_a_lost_connection_concerns_every_request_on_it"),),
@@ -363,4 +383,17 @@ WATCHED: Final = (
     ),
 )
 
-MUTANTS: Final = (*CONNECTIONS, *KEYS, *BATCHES, *WATCHED)
+MEMORY: Final = (
+    Mutant(
+        "memory is put into large pages without a rest",
+        (Edit("server/largepages.py", "REST: Final = 5 ", "REST: Final = 0 "),),
+        (tests("server/test_largepages.py::test_after_each_page_it_rests_for_five_times_as_long_as_that_took"),),
+    ),
+    Mutant(
+        "a server that grows stays in small pages",
+        (Edit("server/app.py", "        self._pages.start()\n", ""),),
+        (tests("e2e/test_large_memory.py"),),
+    ),
+)
+
+MUTANTS: Final = (*CONNECTIONS, *KEYS, *BATCHES, *WATCHED, *MEMORY)

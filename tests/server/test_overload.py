@@ -6,7 +6,7 @@ import logging
 import resource
 
 import pytest
-from lane_words import House, Wire, arrive, request, settle
+from lane_words import House, Wire, request, settle
 
 from openintent.engines.memory import MemoryEngine
 from openintent.errors import Unavailable
@@ -209,50 +209,9 @@ def test_the_sdk_waits_as_long_as_it_was_told():
     assert 1.0 <= pause.at_least_s <= pause.at_most_s
 
 
-# Turns
+# Looking
 
 pace = pytest.mark.anyio
-
-
-@pace
-async def test_late_in_a_turn_a_connection_is_served_once_and_then_waits_for_the_next():
-    house = House()
-    overload = house.office.overload
-    line = house.connect()
-    arrive(line, request("/hot/early"))
-    assert not line.transport.paused
-    house.office.answer(0)
-    overload.turn_until_s, overload.asked = 0.0, BUSY_MIN
-    arrive(line, request("/hot/late"))
-    assert house.office.paths() == ["/hot/early", "/hot/late"]
-    assert line.transport.paused
-    overload.look()
-    assert not line.transport.paused
-
-
-@pace
-async def test_who_waits_for_the_next_turn_may_be_gone_by_then_or_unable_to_read():
-    house = House()
-    gone, deaf = house.connect(), house.connect()
-    house.office.overload.turn_until_s, house.office.overload.asked = 0.0, BUSY_MIN
-    for line in (gone, deaf):
-        line.data_received(request("/hot/a"))
-    gone.transport.close()
-    deaf.pause_writing()
-    house.office.overload.look()
-    assert gone.transport.paused
-    assert deaf.transport.paused
-    deaf.resume_writing()
-    assert not deaf.transport.paused
-
-
-@pace
-async def test_a_few_requests_do_not_make_a_turn_too_long():
-    house = House()
-    house.office.overload.turn_until_s = 0.0
-    line = house.connect()
-    line.data_received(request("/hot/a"))
-    assert not line.transport.paused
 
 
 @pace

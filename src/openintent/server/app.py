@@ -22,6 +22,7 @@ from openintent.server.auth import Gate, is_loopback
 from openintent.server.cluster import Cluster
 from openintent.server.forwarding import Forwarder
 from openintent.server.keys import KeyRing
+from openintent.server.largepages import LargePages
 from openintent.server.openfiles import make_room
 from openintent.server.overload import Overload, Patience
 from openintent.server.routes import ROUTER
@@ -87,6 +88,7 @@ class Server(uvicorn.Server):
         super().__init__(self._config())
         self._service.connections = lambda: len(self.server_state.connections)
         self._sweep = Sweep(self.server_state.connections, self._bounds)
+        self._pages = LargePages()
 
     def _config(self) -> uvicorn.Config:
         unfit = self_check()
@@ -111,6 +113,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self._grantor.start()
         self._sweep.start()
+        self._pages.start()
         self._service.gate.start()
         self._service.overload.start()
         if self._service.forwarder is not None:
@@ -154,6 +157,7 @@ class Server(uvicorn.Server):
         for each in patience:
             each.cancel()
         self._sweep.stop()
+        await self._pages.stop()
         self._service.gate.stop()
         self._service.overload.stop()
         await self._service.close(within_s=stop_s)

@@ -92,8 +92,10 @@ class Connection(HttpToolsProtocol, Swept):
                 cycle.disconnect()
 
     def shutdown(self) -> None:
-        """Close, after the last answer that is due. A request that is not complete has not happened, and is told so."""
-        if self.receiving and self.fields is not NOTHING_YET and not self.deaf:
+        """Close, after the last answer that is due. What is not complete, or rests, has not happened and is told so."""
+        begun = self.receiving and self.fields is not NOTHING_YET
+        if (begun or self.flow.resting) and not self.deaf:
+            self.flow.resting = False
             self._refuse(503, "unavailable", "the server stops; nothing happened")
         if not self.pipeline:
             self.transport.close()
@@ -109,13 +111,10 @@ class Connection(HttpToolsProtocol, Swept):
         self.flow.resume_writing()
         self.flow.resume_reading()
 
-    def pause(self) -> None:
-        if not self.transport.is_closing():
-            self.flow.pause_reading()
-
-    def go_on(self) -> None:
-        if not self.transport.is_closing():
-            self.flow.resume_reading()
+    def rest(self) -> None:
+        self.stirred = True
+        self.flow.pause_reading()
+        self.flow.resting = True
 
     @abstractmethod
     def flush(self) -> None:

@@ -102,7 +102,7 @@ class AsgiCycle(RequestResponseCycle):
 
 
 class Flow(FlowControl):
-    """Reading goes on only while writing does, and while there is room for one more request.
+    """Reading goes on only while writing does, there is room for one more request, and none that was read rests.
 
     uvicorn resumes reading whenever an application asks for more of a body, whatever the reason for the pause was.
     """
@@ -110,7 +110,9 @@ class Flow(FlowControl):
     def __init__(self, transport: asyncio.Transport, pipeline: deque[Any]) -> None:
         super().__init__(transport)
         self._pipeline = pipeline
+        self.resting = False
 
     def resume_reading(self) -> None:
-        if self.read_paused and not self.write_paused and len(self._pipeline) < PIPELINED_MAX:
+        room = len(self._pipeline) < PIPELINED_MAX
+        if self.read_paused and room and not self.write_paused and not self.resting:
             super().resume_reading()

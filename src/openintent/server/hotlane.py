@@ -26,6 +26,7 @@ from openintent.server.overload import BUSY_MIN
 from openintent.server.routing import Match
 from openintent.server.sweep import Bounds
 from openintent.server.turns import Turn
+from openintent.server.urgency import Urgency
 
 __all__ = ["HOT_BODY_MAX", "PIPELINED_MAX", "Bounds", "HotCycle", "HotProtocol", "hot_protocol"]
 
@@ -61,13 +62,11 @@ class HotProtocol(Connection):
     # Requests: what the parser calls
 
     def data_received(self, data: bytes) -> None:
-        if self.deaf:
+        overload = self.overload
+        if self.deaf or (overload.asked >= BUSY_MIN and monotonic() > overload.turn_until_s and self._rests(data)):
             return
         if self.receiving or self.pipeline or not self._recognise(data):
             self._parse(data)
-        overload = self.overload
-        if overload.asked >= BUSY_MIN and monotonic() > overload.turn_until_s:
-            overload.rest(self)
 
     def _recognise(self, data: bytes) -> bool:
         """Begin the request that these bytes are, if they are just one and like those before it."""
@@ -209,6 +208,21 @@ class HotProtocol(Connection):
             self.flow.resume_reading()
 
     # Requests: the less frequent cases
+
+    def _rests(self, data: bytes) -> bool:
+        """Put it to rest for a later turn, if it begins a request that can wait."""
+        if (self.receiving and self.fields is not NOTHING_YET) or self in self.guests:
+            return False
+        method, _, target = data[: data.find(b" HTTP/")].decode("latin-1").partition(" ")
+        found = self.find(method, target.partition("?")[0])
+        return self.overload.rest(self, data, found.route.urgency if type(found) is Match else Urgency.USUAL)
+
+    def go_on(self, data: bytes) -> None:
+        self.flow.resting = False
+        if not self.transport.is_closing():
+            self.data_received(data)
+            self.turn.end()  # a turn ends by the clock: it must see what this took
+            self.flow.resume_reading()
 
     def _check_room(self) -> None:
         """Behind a request after which we close, or beyond the bound, requests are dropped unread."""

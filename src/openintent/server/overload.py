@@ -4,10 +4,10 @@ Everything is decided on one event loop, and whoever asks waits for one turn of 
 then. A turn that takes seconds makes renewals late and healthy leases lapse; and with it wait the timers, the commits,
 and every answer that hangs on one. So, counted from when the loop last came round, if it has found much to do since:
 
-- after `TURN_MS`, a connection that was served is not read again in this turn (a loop that finds requests as quickly as
-  it serves them would not end it at all);
-- after `new_ms`, what is `NEW` is refused, which takes a fraction of the work;
-- after `most_ms`, what is `USUAL` is refused too. What is `VITAL` is always served.
+- after `TURN_MS`, what is `VITAL` is served and all else put to rest, as it was read and in its order. The next turns
+  take it up again, for `TURN_MS` each;
+- after `new_ms`, what is `NEW` is refused, which takes a fraction of the work; after `most_ms`, what is `USUAL` too.
+  If some has rested for longer than that already, then after `SERVE_MS`.
 
 A commit that does not end makes the server refuse what is `NEW`, which would only gather behind it.
 
@@ -17,6 +17,7 @@ their bounds; and a single request that takes long by itself.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from time import monotonic
 from typing import Final, Protocol
@@ -30,6 +31,9 @@ log = logging.getLogger("openintent.server")
 
 LOOK_MS: Final = 50
 TURN_MS: Final = 100  # two looks; a busy server with hundreds of clients needs half of it for a turn
+# Of each turn, for what is late too: if all of that were refused, and came back at once, nothing new would get through.
+SERVE_MS: Final = 50
+RESTING_BYTES_MAX: Final = 64 * 2**20  # in all; what finds no room is served
 # A turn with fewer requests than this is not long because of them: the process slept, or one took long.
 BUSY_MIN: Final = 512
 QUIET_S: Final = 1.0  # without a refusal, the overload is over
@@ -56,9 +60,11 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 class Reader(Protocol):
     """A connection, for whoever decides when it is read."""
 
-    def pause(self) -> None: ...
+    def rest(self) -> None:
+        """Read nothing more, until it goes on."""
 
-    def go_on(self) -> None: ...
+    def go_on(self, data: bytes, /) -> None:
+        """With what was read last, as if it came now."""
 
 
 class Overload:
@@ -75,7 +81,11 @@ class Overload:
         self._clock_s = clock_s
         self.asked = 0  # requests since the last look; the service counts, which is cheaper than to ask for the time
         self.turn_until_s = self._new_until_s = self._most_until_s = float("inf")
-        self._resting: list[Reader] = []
+        self._resting: dict[Urgency, deque[tuple[float, Reader, bytes]]] = {
+            Urgency.NEW: deque(),
+            Urgency.USUAL: deque(),
+        }
+        self._resting_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._began_s: float | None = None
         self._refused_at_s = 0.0
@@ -94,10 +104,14 @@ class Overload:
         self.refused += 1
         return True
 
-    def rest(self, reader: Reader) -> None:
-        """It was served late in a turn: its next request waits for the next turn."""
-        reader.pause()
-        self._resting.append(reader)
+    def rest(self, reader: Reader, data: bytes, urgency: Urgency) -> bool:
+        """It came late in a turn: put it to rest, if it can wait and there is room. Whether it rests."""
+        if urgency is Urgency.VITAL or self._resting_bytes + len(data) > RESTING_BYTES_MAX:
+            return False
+        reader.rest()
+        self._resting[urgency].append((self._clock_s(), reader, data))
+        self._resting_bytes += len(data)
+        return True
 
     # Looking
 
@@ -110,18 +124,32 @@ class Overload:
             self._timer.cancel()
 
     def look(self) -> None:
-        """The loop has come round: what is ready now has its time from here."""
+        """The loop has come round: what is ready now has its time from here, and first what rests."""
         now_s, patience = self._clock_s(), self._patience
         self.turn_until_s = now_s + TURN_MS / 1_000
-        self._new_until_s = now_s + patience.new_ms / 1_000
-        self._most_until_s = now_s + patience.most_ms / 1_000
+        self._new_until_s = now_s + self._time_s(Urgency.NEW, patience.new_ms / 1_000, now_s)
+        self._most_until_s = now_s + self._time_s(Urgency.USUAL, patience.most_ms / 1_000, now_s)
         self.asked = 0
         if self._commit_age_ms() > patience.commit_ms:
             self.asked, self._new_until_s = BUSY_MIN, 0.0
-        resting, self._resting = self._resting, []
-        for reader in resting:
-            reader.go_on()
+        self._take_up()
         if self._began_s is not None and now_s - self._refused_at_s >= QUIET_S:
             lasted_s = round(self._refused_at_s - self._began_s, 1)
             log.warning("overload ended seconds=%s refused=%d", lasted_s, self.refused - self._refused_before)
             self._began_s = None
+
+    def _time_s(self, urgency: Urgency, patience_s: float, now_s: float) -> float:
+        """How long into this turn such requests are served."""
+        resting = self._resting[urgency]
+        late = bool(resting) and now_s - resting[0][0] > patience_s
+        return SERVE_MS / 1_000 if late else patience_s
+
+    def _take_up(self) -> None:
+        """By turns, so that a flood of the one kind costs the other nothing but time."""
+        kinds = self._resting.values()
+        while any(kinds) and self._clock_s() < self.turn_until_s:
+            for resting in kinds:
+                if resting:
+                    _, reader, data = resting.popleft()
+                    self._resting_bytes -= len(data)
+                    reader.go_on(data)

@@ -155,7 +155,7 @@ async def test_both_sides_show_their_certificates(installed: None, certificate: 
         "ssl.trustStore.location": str(cert),
     }
     with server_zookeeper.started(**settings):
-        url = f"zookeeper://127.0.0.1:{port}/place?tls=yes&timeout=3"
+        url = f"zookeeper://127.0.0.1:{port}/place?tls=yes&timeout=30"  # the first handshake of a server takes seconds
         await one_commit(f"{url}&ca={cert}&cert={cert}&key={key}")
         assert "CERTIFICATE_VERIFY_FAILED" in await refusal(url)
         assert "cannot be reached" in await refusal(f"{url}&ca={cert}")

@@ -215,7 +215,9 @@ async def main(engine_url: str, marks: Marks) -> None:
     listener = app.bound("127.0.0.1", 0)
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup([listener])
-    server._sweep.stop()  # noqa: SLF001  # each second it looks at all connections: the slower we are watched, the more
+    # What goes by the clock: the slower we are watched, the more of it would be counted.
+    server._sweep.stop()  # noqa: SLF001
+    await server._pages.stop()  # noqa: SLF001
     await measure_all(House(server), marks)
     server.server_state.connections.clear()  # they have no sockets that could be closed
     await server.shutdown([listener])

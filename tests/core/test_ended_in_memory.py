@@ -35,6 +35,22 @@ def test_of_leases_that_were_given_back_memory_has_a_few_and_all_that_the_log_ma
     assert in_memory(world) == list(range(300 - RELEASED_KEPT_MAX, 300))
 
 
+def test_the_same_holds_for_those_that_were_taken_however_few_are_to_be_kept():
+    """Else, if the commit fails, a lease would live of which its holder was told that there is no such lease."""
+    world = World(Limits(ended_kept_max=1))
+    for number in range(3):
+        world.acquire("ann", f"s{number}", lease=f"L{number}")
+    world.commit()
+    for number in range(3):
+        world.revoke(f"L{number}")
+    world.take()
+    assert in_memory(world) == [0, 1, 2]
+    world.arrive()
+    world.acquire("bob", lease="later")
+    world.take()
+    assert in_memory(world) == [2]
+
+
 def test_where_no_ended_leases_are_to_be_kept_none_is_that_the_log_has():
     world = World(Limits(ended_kept_max=0))
     given_back(world, 3)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openintent import records
+from openintent.core.answers import Ended
 from openintent.core.books import event_key
 from openintent.core.commands import LogEvent, Release
 from openintent.engines.base import Head, Put
@@ -74,9 +75,9 @@ async def test_one_event_is_found_by_its_number(stage):
 async def test_a_lease_that_ended_is_found_in_the_log(stage):
     await stage.acquire("ann").heard()
     await stage.acquire("ann", "y").heard()
-    assert await stage.grantor.history.ended_lease("L1") is None
+    assert await stage.grantor.history.ended_lease(Ended("L1", None, None)) is None
     await stage.do(Release(lease_id="L1", holder="ann")).heard()
-    lease = await stage.grantor.history.ended_lease("L1")
+    lease = await stage.grantor.history.ended_lease(Ended("L1", None, None))
     assert (lease.holder, lease.status, lease.token) == ("ann", "released", 1)
     story = await stage.grantor.history.lease_events("space:s", "L1")
     assert [event.type for event in story] == ["lease_acquired", "lease_released"]

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from stage import FaultyEngine, Stage, soon
 
+from openintent.core.answers import Ended
 from openintent.core.books import BUCKET_CHARS
 from openintent.core.commands import Assign, CreateIntent, LogEvent, Release, Tick
 from openintent.engines.base import Delete, Put
@@ -97,12 +98,12 @@ async def test_a_lease_whose_end_is_forgotten_is_forgotten_with_its_place_in_the
     for number in range(30):
         await stage.acquire("ann", f"x{number}").heard()
         await stage.do(Release(lease_id=f"L{number + 1}", holder="ann")).heard()
-    assert (await stage.grantor.history.ended_lease("L1")).id == "L1"
+    assert (await stage.grantor.history.ended_lease(Ended("L1", None, None))).id == "L1"
     assert await stage.records("e") == 30
     await stage.note(KEPT)
     await stage.look()
     assert (await stage.records("v"), await stage.records("e")) == (KEPT, 0)
-    assert await stage.grantor.history.ended_lease("L1") is None
+    assert await stage.grantor.history.ended_lease(Ended("L1", None, None)) is None
 
 
 async def test_a_lease_that_ended_lately_is_still_found_although_others_of_its_time_are_forgotten(stage):
@@ -118,8 +119,8 @@ async def test_a_lease_that_ended_lately_is_still_found_although_others_of_its_t
     await stage.do(Release(lease_id=late, holder="ann")).heard()
     await stage.note(10)
     await stage.look()
-    assert await stage.grantor.history.ended_lease(early) is None
-    assert (await stage.grantor.history.ended_lease(late)).id == late
+    assert await stage.grantor.history.ended_lease(Ended(early, None, None)) is None
+    assert (await stage.grantor.history.ended_lease(Ended(late, None, None))).id == late
 
 
 async def test_a_chunk_that_is_not_all_old_stays_and_there_is_no_second_pass_for_it(stage, monkeypatch):

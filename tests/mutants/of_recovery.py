@@ -217,12 +217,12 @@ TERMS: Final = (
 COMMITS: Final = (
     Mutant(
         "a lease that was given back is forgotten before the log has it",
-        (Edit("core/books.py", "            if lease.batch >= taken:\n                break\n", ""),),
+        (Edit("core/books.py", "        if lease.batch >= taken:\n            break\n", ""),),
         (tests("core/test_ended_in_memory.py"),),
     ),
     Mutant(
         "leases that were given back crowd out why others were lost",
-        (Edit("core/leases.py", "        books.released[lease.id] = lease\n        return\n", "        pass\n"),),
+        (Edit("core/leases.py", '(books.released if lease.status == "released" else books.ended)', "books.ended"),),
         (tests("core/test_ended_in_memory.py"),),
     ),
     Mutant(

@@ -52,6 +52,55 @@ CONNECTIONS: Final = (
         (tests("server/test_wishes.py"),),
     ),
     Mutant(
+        "whatever has no scope is remembered as what stands before one",
+        (Edit("server/wishes.py", "if around[1] and texts", "if texts"),),
+        (tests("server/test_wishes.py::test_whatever_is_odd_is_read_by_the_reader_of_json"),),
+    ),
+    Mutant(
+        "a field that comes again is taken for the first one if both are of one letter",
+        (
+            Edit(
+                "server/hotlane.py",
+                "        if name in fields:",
+                "        if name in fields and fields[name] is not value:",
+            ),
+        ),
+        (
+            tests(
+                "server/test_heads.py::test_a_field_that_comes_twice_with_one_letter_is_not_left_out_of_the_next_head"
+            ),
+        ),
+    ),
+    Mutant(
+        "a name that is too long is granted once it has been refused",
+        (Edit("server/heads.py", "min(LINE_BYTES_MAX, name_chars_max)", "LINE_BYTES_MAX"),),
+        (tests("server/test_heads.py::test_a_name_that_is_too_long_is_never_recognised"),),
+    ),
+    Mutant(
+        "the log tells of a lease wherever it is asked for",
+        (Edit("core/answers.py", " and self.space in (None, lease.space)", ""),),
+        (
+            tests(
+                "server/test_ended_in_log.py::test_an_ended_lease_is_told_of_where_it_was_to_its_holder_and_to_operators"
+            ),
+        ),
+    ),
+    Mutant(
+        "the log is read before it has what memory has forgotten",
+        (
+            Edit(
+                "server/service.py",
+                "        if not await self.grantor.feed.reached(self.grantor.books.seq):",
+                "        if False:",
+            ),
+        ),
+        (
+            tests(
+                "server/test_ended_in_log.py::test_a_look_that_reads_the_log_misses_nothing_that_was_decided_before_it"
+            ),
+        ),
+    ),
+    Mutant(
         "a lease is shown without what it is for",
         (Edit("server/lease_texts.py", "            or lease.purpose is not None\n", ""),),
         (tests("server/test_lease_texts.py"),),

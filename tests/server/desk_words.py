@@ -36,7 +36,8 @@ class Counter:
     def hand_in(self, method, path, body=None, *, agent="ada", **headers) -> Asked:
         """Begin a request; its answer may come later."""
         sent = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-        asked = Asked(self.service, method, f"/api/v1{path}", "", {b"x-agent-id": agent.encode(), **sent})
+        path, _, query = f"/api/v1{path}".partition("?")
+        asked = Asked(self.service, method, path, query, {b"x-agent-id": agent.encode(), **sent})
         asked.body = b"" if body is None else json.dumps(body).encode()
         self.service.dispatch(asked)
         return asked
@@ -46,11 +47,17 @@ class Counter:
         await asked.answered.wait()
         return asked
 
+    async def forget(self) -> None:
+        """Whatever has ended, as far as the bounds say so: that happens with the next commit."""
+        await self.ask("POST", "/intents", {"title": "another"})
+        books = self.service.grantor.books
+        assert len(books.ended) + len(books.released) <= 2 * books.limits.ended_kept_max
+
 
 @asynccontextmanager
-async def counter(**limits):
+async def counter(engine=None, **limits):
     bounds = Limits(**limits)
-    grantor = Grantor(MemoryEngine(), bounds, member="test")
+    grantor = Grantor(engine or MemoryEngine(), bounds, member="test")
     await grantor.start()
     service = Service(grantor, bounds, ROUTER, Gate())
     try:

@@ -8,6 +8,7 @@ from collections import Counter
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from openintent.model import Limits
 from openintent.server.hotlane import Bounds, hot_protocol
 from openintent.server.overload import Overload
 from openintent.server.routing import Route, Router
@@ -79,8 +80,9 @@ class Office:
         ]
     )
 
-    def __init__(self):
+    def __init__(self, limits=None):
         self.overload = Overload()
+        self.limits = limits or Limits()
         self.answered = Counter()
         self.asked = []
         self.abandoned = []
@@ -140,8 +142,8 @@ class Asgi:
 class House:
     """One server: its office, its application, its connections."""
 
-    def __init__(self, **bounds):
-        self.office, self.asgi, self.state = Office(), Asgi(), ServerState()
+    def __init__(self, *, limits=None, **bounds):
+        self.office, self.asgi, self.state = Office(limits), Asgi(), ServerState()
         self.bounds = Bounds(**bounds)
         self.now_s = 0.0
         protocol = hot_protocol(self.office, self.bounds)

@@ -234,6 +234,7 @@ async def test_an_end_that_memory_forgot_is_told_to_its_holder_and_to_nobody_els
         what, key = {"intent_id": "i1", "supervisor_id": "boss"}, {"idempotency_key": "k"}
         made = (await desk.ask("POST", "/coordinators", what, **key)).json()
         await desk.ask("DELETE", f"/coordinators/{made['id']}", agent="boss")
+        await desk.forget()
         path = f"/coordinators/{made['id']}"
         assert (await desk.ask("GET", path, agent="bob")).json()["status"] == "failed_over"
         assert (await desk.ask("DELETE", path)).json()["ended_reason"] == "revoked"
@@ -253,6 +254,7 @@ async def test_a_plain_lease_that_memory_forgot_is_not_found_here_either():
     async with counter(ended_kept_max=0) as desk:
         lease = (await desk.ask("POST", "/spaces/s/leases", {})).json()
         await desk.ask("DELETE", f"/leases/{lease['id']}")
+        await desk.forget()
         for method in ("GET", "PATCH", "DELETE"):
             asked = await desk.ask(method, f"/coordinators/{lease['id']}")
             assert (asked.status, asked.json()["error"]["code"]) == (404, "not_found")

@@ -149,6 +149,14 @@ def test_a_renewal_of_an_ended_lease_says_how_and_when_it_ended(api, space):
     assert "maintenance" in problem["message"]
 
 
+@pytest.mark.parametrize("path", ["/leases/{}", "/spaces/{}/leases/{}", "/intents/{}/leases/{}"])
+def test_a_name_may_look_like_our_own_patterns(api, path, name):
+    """They are for whoever reads the description; a name is a name."""
+    for method in (api.get, api.delete):
+        refused(method(path), 404, "not_found")
+    assert api.post("/spaces/{}/leases", {"scope": name}).json()["space"] == "space:{}"
+
+
 # Ending
 
 

@@ -40,7 +40,7 @@ class Rush:
                 Route("GET", "intents/{}", print, hot=True),
             ]
         )
-        self.house.config.http_protocol_class.familiar = Heads(self.office.router)
+        self.house.config.http_protocol_class.familiar = Heads(self.office.router, name_chars_max=256)
         self.is_late()
 
     def is_late(self):

@@ -115,6 +115,7 @@ def test_a_client_that_went_away_is_not_answered():
         ("/api/v1/a//b/y", None),
         ("/api/v1/a/x/b/y/", None),
         ("/api/v1/a/x/b", None),
+        ("/api/v1/a/{}/b/{}", ["{}", "{}"]),
         ("/api/v1/", None),
         ("/a/x/b/y", None),
         ("/", None),

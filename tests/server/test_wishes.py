@@ -38,6 +38,10 @@ PRACTICE = [
     body(scope="a", metadata={"scope": "a"}),
     body(metadata={"scope": "a"}, scope="a"),
     body(scope="a", purpose="p", agent_id="ada"),
+    body(ttl_seconds=5),
+    b"{}",
+    b"",
+    b'{"scope" :"a"}',
 ]
 
 
@@ -85,6 +89,11 @@ ODD = [
     b'{"scope":"a","scope":"b","ttl_seconds":5}',
     b'{"ttl_seconds":5}',
     b'"scope":"a"',
+    b'"scope":"a',
+    b'{"ttl_seconds":5}"scope":"a',
+    b'{"ttl_seconds":5}"scope":"a"',
+    b'{}"scope":"a',
+    b'{"scope" :"a"}"scope":"b',
     b"",
     body(scope="é", ttl_seconds=5),
     body(scope="x" * 513, ttl_seconds=5),

@@ -40,6 +40,7 @@ class Played:
     found: dict[str, bytes]  # what was on the disk
     whole: bool = False  # all of that was read before another term began
     farewell: Farewell | None = None
+    beaten: int | None = None  # the last beat before its first batch; None if it had none, or was over by then
     steps: list[tuple[int, Any]] = field(default_factory=list)
 
 
@@ -102,7 +103,9 @@ class TapedLedger(Ledger):
         return taken
 
     def take_batch(self) -> Batch:
-        now_ms = self.books.now_ms
+        now_ms, played, head = self.books.now_ms, self._played, self._tape.disk.head
+        if played.beaten is None and head.term == played.term:
+            played.beaten = head.beat
         batch = super().take_batch()
         self._steps.append((BATCH, (now_ms, batch.number, batch.token, batch.seq)))
         return batch
@@ -132,8 +135,9 @@ class Replay:
         self._tape = tape
         self._table: dict[str, bytes] = {}
         self._closed: list[tuple[int, str, int]] = []  # the event of a lapse, its scope, and until when it is closed
+        beaten = {played.term: played.beaten for played in tape.terms if played.beaten is not None}
         for head in tape.disk.took:
-            if head.rev:  # else it only begins the term, or says that it goes on
+            if head.beat > beaten.get(head.term, head.beat):  # else it only begins the term, or says that it goes on
                 self.durable[head.term] = self.durable.get(head.term, 0) + 1
         for played in sorted(tape.terms, key=lambda played: played.term):
             if played.whole:  # else it was over before it began, and whoever heard of it heard what was not to be said

@@ -68,9 +68,15 @@ class Lost(msgspec.Struct):
 
 
 class Ended(msgspec.Struct):
-    """The lease has ended so long ago that only the log still knows how."""
+    """The lease has ended so long ago that only the log still knows how; or there never was such a lease."""
 
     lease_id: str
+    holder: str | None  # whose it must be, to be told of; None: anybody's
+    space: str | None  # and where
+
+    def fits(self, lease: Lease) -> bool:
+        """Whether one from the log is the one that was meant."""
+        return self.holder in (None, lease.holder) and self.space in (None, lease.space)
 
 
 class Released(msgspec.Struct, gc=False):

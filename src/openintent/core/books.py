@@ -153,8 +153,8 @@ class Books:
 
         self.spaces: dict[str, Space] = {}
         self.leases: dict[str, Lease] = {}
-        self.ended: OrderedDict[str, Lease] = OrderedDict()  # but for those that were
-        self.released: dict[str, Lease] = {}  # given back
+        self.released: dict[str, Lease] = {}  # leases that were given back, and
+        self.ended: OrderedDict[str, Lease] = OrderedDict()  # those that ended otherwise
         self.waiters: dict[str, Waiter] = {}
         self.requests: dict[int, Waiter] = {}
         self.attempts: dict[tuple[str, str], Attempt] = {}
@@ -279,16 +279,18 @@ class Books:
         self.batch += 1
         self.lapsed = 0
         self.changes, self.born, self.wiped, self.events, self.ends, self.copied = {}, set(), [], [], [], False
-        self._forget_released(taken.number)
+        kept_max = self.limits.ended_kept_max
+        _forget(self.released, kept_max=min(RELEASED_KEPT_MAX, kept_max), taken=taken.number)
+        _forget(self.ended, kept_max=kept_max, taken=taken.number)
         return taken
 
-    def _forget_released(self, taken: int) -> None:
-        """A batch is taken when the one before it is durable, so the log has what was given back before this one."""
-        room = min(RELEASED_KEPT_MAX, self.limits.ended_kept_max)
-        for lease in tuple(islice(self.released.values(), max(0, len(self.released) - room))):
-            if lease.batch >= taken:
-                break
-            del self.released[lease.id]
+
+def _forget(leases: dict[str, Lease], *, kept_max: int, taken: int) -> None:
+    """The first to end. A batch is taken when the one before it is durable: the log has what ended before this one."""
+    for lease in tuple(islice(leases.values(), max(0, len(leases) - kept_max))):
+        if lease.batch >= taken:
+            break
+        del leases[lease.id]
 
 
 def _by_log(events: list[Event]) -> dict[str, list[Event]]:

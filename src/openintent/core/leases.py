@@ -330,12 +330,7 @@ def _write_end(books: Books, space: Space, lease: Lease, actor: str) -> None:
     books.ends.append(LeaseEnd(lease.id, space.home, event.seq))
     if lease.attempt is not None:
         attempts.expire(books, lease.holder, lease.attempt)
-    if lease.status == "released":
-        books.released[lease.id] = lease
-        return
-    books.ended[lease.id] = lease
-    if len(books.ended) > books.limits.ended_kept_max:
-        books.ended.popitem(last=False)
+    (books.released if lease.status == "released" else books.ended)[lease.id] = lease
 
 
 def _end_type(lease: Lease) -> str:
@@ -371,12 +366,10 @@ def reopen(books: Books, closed: Cooldown) -> None:
 
 def _ended(books: Books, lease_id: str, holder: str | None, space: str | None = None) -> Reply:
     """An ended lease, if it is the caller's; one that memory no longer has is left to whoever can read the log."""
-    lease = books.ended_lease(lease_id)
+    lease, meant = books.ended_lease(lease_id), Ended(lease_id, holder, space)
     if lease is None:
-        return books.reply(Ended(lease_id))
-    if holder not in (None, lease.holder) or space not in (None, lease.space):
-        return books.reply(Missing("lease"))
-    return books.reply(Lost(lease), after=lease.batch)
+        return books.reply(meant)
+    return books.reply(Lost(lease), after=lease.batch) if meant.fits(lease) else books.reply(Missing("lease"))
 
 
 # Looking

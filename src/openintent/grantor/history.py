@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from openintent import records
+from openintent.core.answers import Ended
 from openintent.core.books import BUCKET_CHARS, end_key, event_key
 from openintent.engines.base import Engine
 from openintent.model import Event, Lease, LeaseEnd
@@ -35,10 +36,11 @@ class History:
             first, last = (first, chunks[-1].key) if newest_first else (chunks[-1].key + "\x00", last)
         return found[:limit]
 
-    async def ended_lease(self, lease_id: str) -> Lease | None:
-        """A lease that ended, from the event that ended it."""
-        event = await self.end_of(lease_id)
-        return None if event is None else event.lease
+    async def ended_lease(self, meant: Ended) -> Lease | None:
+        """A lease that ended, from the event that ended it, if it is the one that was meant."""
+        event = await self.end_of(meant.lease_id)
+        lease = None if event is None else event.lease
+        return lease if lease is not None and meant.fits(lease) else None
 
     async def end_of(self, lease_id: str) -> Event | None:
         bucket = lease_id[:BUCKET_CHARS]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Literal, Protocol
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from openintent.model import Limits
 from openintent.server.exchange import STATUS_LINES, Desk, Exchange
 from openintent.server.overload import Overload
 from openintent.server.routing import Router
@@ -22,6 +23,7 @@ class Service(Desk, Protocol):
     """What the lane needs of the service behind it."""
 
     router: Router
+    limits: Limits
     overload: Overload
     answered: list[int]
 

@@ -56,8 +56,10 @@ class Head:
 class Heads:
     """Heads by their bytes behind the request line, and doors by the bytes of that line up to the last slash."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, *, name_chars_max: int) -> None:
         self._router = router
+        # In a line no longer than this no name is too long. What is recognised is not looked at again.
+        self.line_bytes_max = min(LINE_BYTES_MAX, name_chars_max)
         self.heads: dict[bytes, Head] = {}
         self.doors: dict[bytes, Door] = {}
 
@@ -77,7 +79,7 @@ class Heads:
         fields = {name: value for name, value in fields.items() if name not in VARYING}
         if len(head) > HEAD_BYTES_MAX or not UNIQUE.isdisjoint(fields) or len(body) != length:
             return
-        plain = LINE.fullmatch(line) if len(line) <= LINE_BYTES_MAX else None
+        plain = LINE.fullmatch(line) if len(line) <= self.line_bytes_max else None
         if plain is None:
             return
         if plain["door"] not in self.doors:

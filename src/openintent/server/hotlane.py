@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from openintent.server.connection import NOTHING_YET, RETRY_AFTER, TOO_MANY, Connection, Stop
 from openintent.server.cycles import PIPELINED_MAX, TRANSPORT, AsgiCycle, HotCycle, Service
 from openintent.server.exchange import USUAL, next_number
-from openintent.server.heads import LINE_BYTES_MAX, VERSION, Heads
+from openintent.server.heads import VERSION, Heads
 from openintent.server.overload import BUSY_MIN
 from openintent.server.routing import Match
 from openintent.server.sweep import Bounds
@@ -85,7 +85,7 @@ class HotProtocol(Connection):
             return False
         path, names = way.path, way.names
         if way.open:
-            if not last.isalnum() or len(line) > LINE_BYTES_MAX:
+            if not last.isalnum() or len(line) > self.familiar.line_bytes_max:
                 return False
             name = last.decode("ascii")
             path, names = path + name, (*names, name)
@@ -124,9 +124,11 @@ class HotProtocol(Connection):
             self._check_room()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        if self.fields.setdefault(name, value) is not value:
+        name, fields = name.lower(), self.fields
+        if name in fields:
             self._repeat(name, value)
+        else:
+            fields[name] = value
 
     def on_headers_complete(self) -> None:
         fields, url, bounds = self.fields, self.url, self.bounds
@@ -376,7 +378,7 @@ def hot_protocol(service: Service, bounds: Bounds) -> type[HotProtocol]:
         "failure": failure,
         "addresses": {},
         "guests": set(),
-        "familiar": Heads(service.router),
+        "familiar": Heads(service.router, name_chars_max=service.limits.name_chars_max),
         "turn": Turn(service.dispatch_all),
     }
     return type("HotProtocol", (HotProtocol,), shared)

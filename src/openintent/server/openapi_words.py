@@ -191,6 +191,10 @@ FIELDS: Final = {
     "limit": "How many at most.",
     "limits": "Every bound of this server, by name.",
     "live_token": "The token of the live lease; null if there is none.",
+    "Problem.live_token": (
+        "The token of the lease that is live in place of the one that the request named; null if there is none, or if "
+        "that one was given back so long ago that it is not known any more where."
+    ),
     "max_concurrent_tasks": "How many tasks it can work on at a time.",
     "max_hold_seconds": "An end that no renewal moves.",
     "ClusterView.members": "The servers that were heard of in the last seconds.",

@@ -15,7 +15,8 @@ from openintent.server.urgency import Urgency, urgency
 
 Handler = Callable[..., Awaitable[None] | None]  # service, exchange, then the path's names
 
-NAME: Final = "{}"
+NAME: Final = "{}"  # in a pattern
+ANY: Final = "/"  # what stands for it in the tree: no segment is like this
 JSON: Final = "application/json"
 PLACES_MAX: Final = 4_096  # that are remembered,
 PLACE_CHARS_MAX: Final = 512  # of which each has at most
@@ -89,7 +90,7 @@ class Router:
         at_root = route.pattern.startswith("/")
         node = self._at_root if at_root else self._below_api
         for segment in route.pattern.removeprefix("/").split("/"):
-            node = node.setdefault(segment, {})
+            node = node.setdefault(ANY if segment == NAME else segment, {})
         found = urgency(route.method, route.pattern)
         route = msgspec.structs.replace(route, urgency=found, vital=found is Urgency.VITAL)
         node.setdefault("", {})[route.method] = route
@@ -103,7 +104,7 @@ class Router:
         node, names = place
         leaf = node.get(last)
         if leaf is None:
-            leaf = node.get(NAME)
+            leaf = node.get(ANY)
             if leaf is None:
                 return None
             names = [*names, last]
@@ -117,7 +118,7 @@ class Router:
         """What can be asked there often. The path ends with the slash before its last segment."""
         node, names = self._descend(path[:-1]) or ({}, [])
         routes = {last: leaf.get("", {}).get(method) for last, leaf in node.items() if last}
-        free = _way(routes.pop(NAME, None), path, names, is_open=True)
+        free = _way(routes.pop(ANY, None), path, names, is_open=True)
         return Door({last.encode(): _way(route, path + last, names) for last, route in routes.items()}, free)
 
     def _tree_of(self, above: str) -> tuple[Any, ...]:
@@ -138,7 +139,7 @@ class Router:
         for segment in segments:
             child = node.get(segment) if segment else None
             if child is None:
-                child = node.get(NAME)
+                child = node.get(ANY)
                 if child is None or not segment:
                     return None
                 names.append(segment)

@@ -191,6 +191,11 @@ class Service:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def log_complete(self) -> None:
+        """Until the log has all that was decided so far: what is read from it then misses nothing of that."""
+        if not await self.grantor.feed.reached(self.grantor.books.seq):
+            raise NotServing
+
     async def _finish(self, exchange: Exchange, pending: Awaitable[None]) -> None:
         try:
             await pending

@@ -83,7 +83,8 @@ class Wishes:
         wish = _checked(checks, body)
         checks.settle()
         texts = (body.agent_id, body.purpose, body.metadata)
-        if texts == (None, None, None) and raw.find(BACKSLASH) < 0 and len(raw) <= WISH_BYTES_MAX:
+        # With nothing behind it, there is no scope, or it is spelt otherwise: then all of this may stand before one.
+        if around[1] and texts == (None, None, None) and raw.find(BACKSLASH) < 0 and len(raw) <= WISH_BYTES_MAX:
             self._remember(around, wish)
         return body.scope, wish
 

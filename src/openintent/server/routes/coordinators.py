@@ -79,7 +79,7 @@ def _show_acquired(ignored: bytes, service: Service, exchange: Exchange, reply: 
         shown = service.views.coordinator(answer.lease, now_ms=now_ms, waited_ms=answer.waited_ms)
         service.show(exchange, reply, shown, extra=ignored)
     elif isinstance(answer, Ended):
-        service.run(exchange, _show_old(service, exchange, reply, None, lost=True))
+        service.run(exchange, _show_old(service, exchange, reply, answer, lost=True))
     else:
         service.show_refusal(exchange, reply)
 
@@ -88,7 +88,7 @@ def _show_acquired(ignored: bytes, service: Service, exchange: Exchange, reply: 
 
 
 def get(service: Service, exchange: Exchange, lease_id: str) -> None:
-    _show(service, exchange, service.apply(GetLease(lease_id=lease_id)), None, lost=False)
+    _show(service, exchange, service.apply(GetLease(lease_id=lease_id)), lost=False)
 
 
 def renew(service: Service, exchange: Exchange, lease_id: str) -> None:
@@ -96,7 +96,7 @@ def renew(service: Service, exchange: Exchange, lease_id: str) -> None:
     holder = bodies.agent(exchange, service.limits)
     _require_coordinator(service, lease_id)
     reply = service.apply(Renew(lease_id=lease_id, holder=holder, ttl_ms=ttl_ms))
-    _show(service, exchange, reply, holder, lost=True)
+    _show(service, exchange, reply, lost=True)
 
 
 def end(service: Service, exchange: Exchange, lease_id: str) -> None:
@@ -107,7 +107,7 @@ def end(service: Service, exchange: Exchange, lease_id: str) -> None:
         command: Release | Revoke = Revoke(lease_id=lease_id, actor=agent, reason="replaced by its supervisor")
     else:
         command = Release(lease_id=lease_id, holder=agent)
-    _show(service, exchange, service.apply(command), agent, lost=False)
+    _show(service, exchange, service.apply(command), lost=False)
 
 
 def _require_coordinator(service: Service, lease_id: str) -> Lease | None:
@@ -118,23 +118,23 @@ def _require_coordinator(service: Service, lease_id: str) -> Lease | None:
     return seen.lease if isinstance(seen, Seen) else None
 
 
-def _show(service: Service, exchange: Exchange, reply: Reply, holder: str | None, *, lost: bool) -> None:
-    """A coordinator's lease, to its holder if one is named; `lost` says that one which has ended is refused."""
+def _show(service: Service, exchange: Exchange, reply: Reply, *, lost: bool) -> None:
+    """A coordinator's lease; `lost` says that one which has ended is refused."""
     answer = reply.answer
     if isinstance(answer, Ended):
-        service.run(exchange, _show_old(service, exchange, reply, holder, lost=lost))
+        service.run(exchange, _show_old(service, exchange, reply, answer, lost=lost))
     elif isinstance(answer, Seen | Released) or (isinstance(answer, Lost) and not lost):
         _show_one(service, exchange, reply, answer.lease)
     else:
         service.show_refusal(exchange, reply)
 
 
-async def _show_old(service: Service, exchange: Exchange, reply: Reply, holder: str | None, *, lost: bool) -> None:
+async def _show_old(service: Service, exchange: Exchange, reply: Reply, meant: Ended, *, lost: bool) -> None:
     """One that only the log still knows, or nobody."""
-    lease = await service.grantor.history.ended_lease(reply.answer.lease_id)
-    if lease is None or holder not in (None, lease.holder) or not lease.space.startswith(COORDINATOR_SPACE):
+    lease = await service.grantor.history.ended_lease(meant)
+    if lease is None or not lease.space.startswith(COORDINATOR_SPACE):
         raise problems.Refused(404, problems.not_found("coordinator"))
-    _show(service, exchange, Reply(Lost(lease), reply.after, reply.rev, reply.term), holder, lost=lost)
+    _show(service, exchange, Reply(Lost(lease), reply.after, reply.rev, reply.term), lost=lost)
 
 
 def _show_one(service: Service, exchange: Exchange, reply: Reply, lease: Lease) -> None:

@@ -20,11 +20,12 @@ async def get_lease(service: Service, exchange: Exchange, space: str | None, lea
     history = service.grantor.history
     lease = answer.lease if isinstance(answer, Seen | Lost) else None
     if isinstance(answer, Ended):
-        lease = await history.ended_lease(lease_id)
-    if lease is None or space not in (None, lease.space):
+        lease = await history.ended_lease(answer)
+    if lease is None:
         raise problems.Refused(404, problems.not_found("lease"))
     # Shown as it is now: while the log is read, the ledger goes on, and what it does may not be durable yet.
     shown = service.views.lease(lease, now_ms=service.grantor.now_ms)
+    await service.log_complete()
     events = await history.lease_events(home_of(lease.space), lease_id)
     service.show(exchange, reply, service.views.story(shown, events))
 
@@ -65,6 +66,7 @@ async def _show_all(service: Service, exchange: Exchange, reply: Reply, command:
     live = _shown(service, reply.answer.leases)  # before anything is awaited, as in `get_lease`
     ids = {lease.id for lease in live}
     assert command.space is not None
+    await service.log_complete()
     # A coordinator's lease ends in the log of what it coordinates, under names of its own.
     events = await service.grantor.history.events(
         home_of(command.space), limit=command.limit, newest_first=True, types=ENDS

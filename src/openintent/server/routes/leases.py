@@ -27,7 +27,7 @@ from openintent.core.commands import (
     Revoke,
 )
 from openintent.core.scopes import problem as scope_problem
-from openintent.model import Ask
+from openintent.model import Ask, Lease
 from openintent.server import bodies, lease_texts, problems, query
 from openintent.server.beats import Beat
 from openintent.server.exchange import Exchange, Render
@@ -75,7 +75,7 @@ def _show_acquired(service: Service, exchange: Exchange, reply: Reply) -> None:
         text = service.lease_texts.lease(answer.lease, answer.remaining_ms, answer.waited_ms)
         service.tell(exchange, reply, text)
     elif isinstance(answer, Ended):
-        service.run(exchange, _show_ended(service, exchange, reply, answer.lease_id, None))
+        service.run(exchange, _show_ended(service, exchange, reply, answer))
     else:
         service.show_refusal(exchange, reply)
 
@@ -118,33 +118,30 @@ def revoke(service: Service, exchange: Exchange, space: str | None, lease_id: st
     checks.name("reason", body.reason, most=service.limits.text_chars_max)
     checks.settle()
     actor = bodies.actor(exchange, service.limits, default="operator")
-    service.ask(exchange, Revoke(lease_id=lease_id, actor=actor, reason=body.reason, space=space), _show_any)
+    service.ask(exchange, Revoke(lease_id=lease_id, actor=actor, reason=body.reason, space=space), _show_own)
 
 
 def _show_own(service: Service, exchange: Exchange, reply: Reply) -> None:
-    """To its holder alone."""
+    """To its holder, or to an operator."""
     answer = reply.answer
     if type(answer) is Seen:
         service.tell(exchange, reply, service.lease_texts.lease(answer.lease, answer.remaining_ms))
     elif isinstance(answer, Ended):
-        holder = bodies.agent(exchange, service.limits)
-        service.run(exchange, _show_ended(service, exchange, reply, answer.lease_id, holder))
+        service.run(exchange, _show_ended(service, exchange, reply, answer))
     else:
         service.show_refusal(exchange, reply)
 
 
-def _show_any(service: Service, exchange: Exchange, reply: Reply) -> None:
-    if isinstance(reply.answer, Ended):
-        service.run(exchange, _show_ended(service, exchange, reply, reply.answer.lease_id, None))
-    else:
-        _show_own(service, exchange, reply)
-
-
-async def _show_ended(service: Service, exchange: Exchange, reply: Reply, lease_id: str, holder: str | None) -> None:
+async def _from_log(service: Service, meant: Ended) -> Lease:
     """A lease that only the log still knows, or nobody."""
-    lease = await service.grantor.history.ended_lease(lease_id)
-    if lease is None or holder not in (None, lease.holder):
+    lease = await service.grantor.history.ended_lease(meant)
+    if lease is None:
         raise problems.Refused(404, problems.not_found("lease"))
+    return lease
+
+
+async def _show_ended(service: Service, exchange: Exchange, reply: Reply, meant: Ended) -> None:
+    lease = await _from_log(service, meant)
     service.show_refusal(exchange, Reply(Lost(lease), reply.after, reply.rev, reply.term))
 
 
@@ -158,16 +155,13 @@ def _show_released(service: Service, exchange: Exchange, reply: Reply) -> None:
     if type(answer) is Released or type(answer) is Lost:
         service.tell(exchange, reply, lease_texts.released(answer.lease))
     elif isinstance(answer, Ended):
-        service.run(exchange, _show_released_before(service, exchange, reply, answer.lease_id))
+        service.run(exchange, _show_released_before(service, exchange, reply, answer))
     else:
         service.show_refusal(exchange, reply)
 
 
-async def _show_released_before(service: Service, exchange: Exchange, reply: Reply, lease_id: str) -> None:
-    lease = await service.grantor.history.ended_lease(lease_id)
-    if lease is None or bodies.agent(exchange, service.limits) != lease.holder:
-        raise problems.Refused(404, problems.not_found("lease"))
-    service.tell(exchange, reply, lease_texts.released(lease))
+async def _show_released_before(service: Service, exchange: Exchange, reply: Reply, meant: Ended) -> None:
+    service.tell(exchange, reply, lease_texts.released(await _from_log(service, meant)))
 
 
 def heartbeat(service: Service, exchange: Exchange, agent_id: str) -> None:

@@ -59,6 +59,7 @@ class Script:
     server: ServerProcess
     hurried: bool  # the process for the file makes all commits
     agents: list[Agent] = field(default_factory=list)
+    cut_short: bool = False  # by the end of the server, before any agent had begun
     stopped: bool = False  # all was done, and the server may have said farewell
 
     def __post_init__(self) -> None:
@@ -81,12 +82,12 @@ class Script:
 
     @property
     def broken(self) -> bool:
-        return any(agent.doubt is not None for agent in self.agents)
+        return self.cut_short or any(agent.doubt is not None for agent in self.agents)
 
     async def run(self) -> None:
         """All of it, or until a call gets no answer."""
         if self.hurried:
-            await hurry(self.watcher, self.agents[0].name)  # whose log is read
+            self.cut_short = not await hurry(self.watcher, self.agents[0].name)  # whose log is read
         for agent in self.agents:
             if not self.broken:
                 await agent.create()

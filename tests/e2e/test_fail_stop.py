@@ -271,7 +271,7 @@ async def test_while_nothing_can_be_stored_nothing_is_acknowledged_and_afterward
     notes = Notes(Connection(server.port, "writer"))
     try:
         if storage.hurried:
-            await hurry(prober)
+            assert await hurry(prober)
         taken = await agent.call("POST", "/spaces/s/leases", {"scope": "build", "ttl_seconds": 60})
         assert (await agent.call("POST", "/intents", {"id": "i", "title": "i"})).ok
         for _ in range(20):
@@ -322,7 +322,7 @@ async def test_each_of_many_short_failures_ends_a_term_and_every_answer_is_true(
         for _ in range(FAILURES):
             term = await ready_again(prober)
             if shaky.hurried:
-                await hurry(prober)
+                assert await hurry(prober)
             shaky.squeeze()
             await failed(prober, term=term)
             shaky.relieve()
@@ -357,7 +357,7 @@ async def test_after_a_failed_sync_the_database_is_written_anew_before_anything_
         notes = Notes(Connection(storage.server.port, "writer"))
         await notes.write()
         if hurried:
-            await hurry(notes.connection)
+            assert await hurry(notes.connection)
         storage.squeeze()
         await notes.write()
         storage.relieve()

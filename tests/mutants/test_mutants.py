@@ -12,6 +12,7 @@ from typing import Final
 import of_agents
 import of_client
 import of_cluster
+import of_connections
 import of_etcd
 import of_moving
 import of_postgres
@@ -34,6 +35,7 @@ MUTANTS: Final = (
     *of_storage.MUTANTS,
     *of_client.MUTANTS,
     *of_cluster.MUTANTS,
+    *of_connections.MUTANTS,
     *of_server.MUTANTS,
     *of_agents.MUTANTS,
     *of_etcd.MUTANTS,

@@ -1,5 +1,7 @@
 """Late in a turn what can wait rests, and is taken up by the next; what keeps a lease is served."""
 
+import socket
+
 import pytest
 from lane_words import House, request, settle
 
@@ -38,6 +40,7 @@ class Rush:
                 Route("POST", "agents/{}/heartbeat", print, hot=True),
                 Route("POST", "spaces/{}/leases", print, hot=True),
                 Route("GET", "intents/{}", print, hot=True),
+                Route("GET", "/livez", print),
             ]
         )
         self.house.config.http_protocol_class.familiar = Heads(self.office.router, name_chars_max=256)
@@ -200,13 +203,81 @@ async def test_who_rests_when_the_server_stops_is_told_that_nothing_happened():
 
 
 @pace
+async def test_who_hung_up_while_they_rested_gets_nothing():
+    """What they asked for they may have given up meanwhile, on another connection."""
+    rush = Rush()
+    gone, here = rush.came(NEW_ONE.format("gone")), rush.came(NEW_ONE.format("here"))
+    ends = []
+    for line in (gone, here):
+        ours, theirs = socket.socketpair()
+        line.transport._extra["socket"] = ours
+        ends += [ours, theirs]
+    ends[1].close()
+    rush.overload.look()
+    assert rush.served() == ["here"]
+    assert (gone.transport.aborted, here.transport.aborted) == (True, False)
+    for end in ends:
+        end.close()
+
+
+@pace
+async def test_a_bug_of_ours_costs_one_connection_that_rested(caplog):
+    rush = Rush()
+    unlucky, other = rush.came(NEW_ONE.format("a")), rush.came(NEW_ONE.format("b"))
+    unlucky._parse = None
+    rush.overload.look()
+    assert (unlucky.transport.aborted, rush.served()) == (True, ["b"])
+    assert not other.transport.paused
+    assert "connection failed" in caplog.text
+
+
+@pace
+async def test_an_ordinary_request_that_was_taken_up_is_begun_in_time():
+    rush = Rush()
+    for name in "abc":
+        rush.came(f"GET /api/v1/nowhere/{name}")
+    rush.overload.look()
+    await settle()
+    assert (len(rush.house.asgi.begun), rush.overload.begun) == (3, 3)
+
+
+@pace
+@pytest.mark.parametrize(
+    "raw",
+    [
+        request("/livez", method="HEAD"),
+        b"\r\n" + request("/api/v1/agents/a/heartbeat", method="POST", body=b"{}"),
+        request("/api/v1/agents/a/heartbeat", method="POST", body=b"{}")[:12],
+        b"GET /" + b"/" * 9_000,
+    ],
+)
+async def test_late_in_a_turn_nothing_rests_of_which_nobody_knows_that_it_can(raw):
+    rush = Rush()
+    line = rush.house.connect()
+    line.data_received(raw)
+    assert not line.flow.resting
+
+
+@pace
+async def test_behind_a_last_request_nothing_rests():
+    """It is dropped unread; and who sends it is listened to for a while, so that no reset destroys the last answer."""
+    rush = Rush()
+    line = rush.came(VITAL_ONE.format("a"))
+    line.shutdown()
+    line.data_received(request("/api/v1/spaces/b/leases", method="POST", body=b"{}"))
+    assert line.deaf
+    rush.office.answer(0)
+    assert (line.transport.statuses(), line.lingering) == ([200], True)
+
+
+@pace
 async def test_what_rests_is_not_idle():
     rush = Rush(idle_s_max=75)
     line = rush.came(VITAL_ONE.format("a"))
     rush.office.answer(0)
     rush.house.wait(74)
     line.data_received(request("/api/v1/spaces/a/leases", method="POST", body=b"{}"))
-    rush.house.wait(5)
+    rush.house.wait(100)
     assert not line.transport.closed
 
 
@@ -220,35 +291,93 @@ async def test_a_few_requests_do_not_make_a_turn_too_long():
 
 
 class Sleeper:
-    """A connection that is never served."""
+    """A connection that notes whether there was time for its request."""
+
+    def __init__(self, overload, urgency, clock, into_ms):
+        self.refused = None
+        self._ask = lambda: clock.pass_ms(into_ms) or overload.refuses(urgency)
 
     def rest(self):
         """As it does."""
 
     def go_on(self, data):
-        raise AssertionError
+        self.refused = self._ask()
 
 
 @pytest.mark.parametrize(
     ("urgency", "rested_ms", "into_ms", "expected"),
     [
-        (Urgency.NEW, 250, 51, []),
-        (Urgency.NEW, 251, 50, []),
-        (Urgency.NEW, 251, 51, ["NEW"]),
-        (Urgency.NEW, 5_000, 51, ["NEW"]),
-        (Urgency.USUAL, 1_000, 51, []),
-        (Urgency.USUAL, 1_001, 50, []),
-        (Urgency.USUAL, 1_001, 51, ["USUAL"]),
+        (Urgency.NEW, 249, 51, False),
+        (Urgency.NEW, 251, 49, False),
+        (Urgency.NEW, 251, 51, True),
+        (Urgency.NEW, 5_000, 51, True),
+        (Urgency.USUAL, 999, 51, False),
+        (Urgency.USUAL, 1_001, 49, False),
+        (Urgency.USUAL, 1_001, 51, True),
     ],
 )
 def test_what_has_rested_for_too_long_is_refused_in_the_second_half_of_a_turn(
-    clock, monkeypatch, urgency, rested_ms, into_ms, expected
+    clock, urgency, rested_ms, into_ms, expected
 ):
     """In the first it is served: else nothing would get through that is asked for again at once."""
     overload = Overload(Patience(new_ms=250, most_ms=1_000), clock_s=clock)
-    assert overload.rest(Sleeper(), b"request", urgency)
+    sleeper = Sleeper(overload, urgency, clock, into_ms)
+    assert overload.put_to_rest(sleeper, b"request", urgency)
     clock.pass_ms(rested_ms)
-    monkeypatch.setattr(overload, "_take_up", lambda: None)
     overload.look()
-    clock.pass_ms(into_ms)
-    assert [each.name for each in (Urgency.NEW, Urgency.USUAL) if overload.refuses(each)] == expected
+    assert sleeper.refused is expected
+    assert not overload.refuses(urgency)  # what was begun meanwhile, and is carried out now, was in time
+
+
+def test_where_something_rests_there_is_too_much_to_do_however_few_requests_fit_into_a_turn(clock):
+    overload = Overload(clock_s=clock)
+    overload.look()
+    assert overload.asked == 0
+    for _ in range(2):
+        overload.put_to_rest(Sleeper(overload, Urgency.NEW, clock, 150), b"slow", Urgency.NEW)
+    overload.look()
+    assert overload.asked == BUSY_MIN
+    overload.look()
+    overload.look()
+    assert overload.asked == 0
+
+
+class Line:
+    """A connection that rests again, as one does for which there was no time."""
+
+    def __init__(self, name, served):
+        self.name = name
+        self._served = served
+
+    def rest(self):
+        """As it does."""
+
+    def go_on(self, data):
+        self._served(self.name)
+
+
+def test_nobody_loses_their_place_to_a_turn_that_was_over(clock):
+    overload, served = Overload(clock_s=clock), []
+    for name, urgency in (("new", Urgency.NEW), ("x", Urgency.USUAL), ("y", Urgency.USUAL), ("later", Urgency.NEW)):
+        overload.put_to_rest(Line(name, lambda name: served.append(name) or clock.pass_ms(101)), b"", urgency)
+    turns = []
+    for _ in range(4):
+        overload.look()
+        turns.append(served.copy())
+        served.clear()
+    assert turns == [["new"], ["x"], ["later"], ["y"]]
+
+
+def test_what_comes_while_others_rest_rests_behind_them(clock, monkeypatch):
+    monkeypatch.setattr("openintent.server.overload.ORDINARY_MAX", 1)
+    overload = Overload(clock_s=clock)
+
+    def begin(_name):
+        overload.begun += 1
+
+    for name in "ab":
+        overload.put_to_rest(Line(name, begin), b"", Urgency.USUAL)
+    overload.look()
+    assert (overload.begun, overload.turn_until_s) == (1, clock.now_s)
+    overload.look()
+    assert overload.turn_until_s > clock.now_s

@@ -21,7 +21,7 @@ from openintent.trust import Trust
 
 LEADER_TTL_S: Final = 10.0
 FOREVER_MS: Final = 1 << 62
-TICK_S: Final = 0.001  # of the clock: whoever waits for less finds it where it was, and would wait for nothing again
+TICK_S: Final = 0.001  # the clock has whole milliseconds: a shorter wait ends before it has moved, and begins again
 
 
 class TrustEnded(EngineError):

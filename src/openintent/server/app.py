@@ -113,7 +113,6 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self._grantor.start()
         self._sweep.start()
-        self._pages.start()
         self._service.gate.start()
         self._service.overload.start()
         if self._service.forwarder is not None:
@@ -124,6 +123,7 @@ class Server(uvicorn.Server):
             url = url_of(self.servers[0].sockets[0])
             await self._engine.announce(url)
             self._announce(url)
+            self._pages.start()  # last: what is stopped is a server that has started
 
     async def main_loop(self) -> None:
         """Until it is to stop. uvicorn looks now and then; but others wait for a signal to be obeyed, to take over."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import select
 from abc import abstractmethod
 from collections import deque
 from typing import Any, ClassVar, Final, NoReturn
@@ -18,6 +19,7 @@ log = logging.getLogger("openintent.server")
 
 NOTHING_YET: Final[dict[bytes, bytes]] = {}  # the headers of a connection on which no message has begun
 RETRY_AFTER: Final = b"retry-after: 1\r\n"
+HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)  # where there is none, a hang-up is told without being asked for
 TOO_MANY: Final = "too many connections; nothing happened"
 
 
@@ -116,6 +118,15 @@ class Connection(HttpToolsProtocol, Swept):
         self.flow.pause_reading()
         self.flow.resting = True
 
+    def has_hung_up(self) -> bool:
+        """Whether the client went away while nothing was read from it: then nobody has been told."""
+        socket = self.transport.get_extra_info("socket")
+        if socket is None:
+            return False
+        poll = select.poll()
+        poll.register(socket.fileno(), HUNG_UP)
+        return bool(poll.poll(0))
+
     @abstractmethod
     def flush(self) -> None:
         """Let leave what may leave."""
@@ -137,10 +148,14 @@ class Connection(HttpToolsProtocol, Swept):
         if self.deaf:
             return  # it was us who stopped the parser
         if isinstance(fault, httptools.HttpParserCallbackError):
-            log.error("connection failed client=%s", self.address, exc_info=fault.__context__)
-            self.transport.abort()
+            self._fail(fault.__context__)
         else:
             self.send_400_response(f"not HTTP/1.1: {fault}")
+
+    def _fail(self, fault: BaseException | None) -> None:
+        """A bug of ours costs one connection."""
+        log.error("connection failed client=%s", self.address, exc_info=fault)
+        self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "bad_request", msg)
@@ -205,7 +220,7 @@ class Connection(HttpToolsProtocol, Swept):
             return Phase.LINGERING
         if self.receiving and not self._keeps_waiting():
             return Phase.RECEIVING
-        return Phase.BUSY if self.pipeline else Phase.IDLE
+        return Phase.BUSY if self.pipeline or self.flow.resting else Phase.IDLE
 
     def _keeps_waiting(self) -> bool:
         """Whether the rest of the request is late because of us."""

@@ -65,11 +65,13 @@ class HotProtocol(Connection):
         overload = self.overload
         if self.deaf or (overload.asked >= BUSY_MIN and monotonic() > overload.turn_until_s and self._rests(data)):
             return
-        if self.receiving or self.pipeline or not self._recognise(data):
+        if not self._recognise(data):
             self._parse(data)
 
     def _recognise(self, data: bytes) -> bool:
-        """Begin the request that these bytes are, if they are just one and like those before it."""
+        """Begin the request that these bytes are, if they are just one, by itself, and like those before it."""
+        if self.receiving or self.pipeline:
+            return False
         before, end, body = data.partition(b"\r\n\r\n")
         line, _, lines = before.partition(VERSION)
         above, _, last = line.rpartition(b"/")
@@ -213,18 +215,31 @@ class HotProtocol(Connection):
 
     def _rests(self, data: bytes) -> bool:
         """Put it to rest for a later turn, if it begins a request that can wait."""
-        if (self.receiving and self.fields is not NOTHING_YET) or self in self.guests:
+        begun = self.receiving and self.fields is not NOTHING_YET
+        if begun or self in self.guests or (self.pipeline and not self.pipeline[-1].keep_alive):
             return False
-        method, _, target = data[: data.find(b" HTTP/")].decode("latin-1").partition(" ")
-        found = self.find(method, target.partition("?")[0])
-        return self.overload.rest(self, data, found.route.urgency if type(found) is Match else Urgency.USUAL)
+        end = data.find(b" HTTP/", 0, self.bounds.target_bytes_max)
+        if end < 0:
+            return False  # the first line is not complete, or too long: it is for the parser to say which
+        method, _, target = data[:end].lstrip(b"\r\n").decode("latin-1").partition(" ")
+        found = self.find("GET" if method == "HEAD" else method, target.partition("?")[0])
+        return self.overload.put_to_rest(self, data, found.route.urgency if type(found) is Match else Urgency.USUAL)
 
     def go_on(self, data: bytes) -> None:
         self.flow.resting = False
-        if not self.transport.is_closing():
-            self.data_received(data)
+        if self.transport.is_closing():
+            return
+        if self.has_hung_up():  # what it asks for here it may have given up already, on another connection
+            self.transport.abort()
+            return
+        try:
+            if not self._recognise(data):
+                self._parse(data)
             self.turn.end()  # a turn ends by the clock: it must see what this took
-            self.flow.resume_reading()
+        except Exception as fault:  # noqa: BLE001  # as if it had been read just now
+            self._fail(fault)
+            return
+        self.flow.resume_reading()
 
     def _check_room(self) -> None:
         """Behind a request after which we close, or beyond the bound, requests are dropped unread."""
@@ -352,6 +367,7 @@ class HotProtocol(Connection):
     def _start(self, cycle: AsgiCycle) -> None:
         if not cycle.started:
             cycle.started = True
+            self.overload.begun += 1
             self._start_asgi_task(cycle, self.app)
 
     def _feed(self, cycle: AsgiCycle, body: bytes) -> None:

@@ -57,7 +57,7 @@ class Views:
         self.dates = Dates()
 
     def date(self, at_ms: int) -> str:
-        return self.dates.recent[at_ms]
+        return self.dates.any(at_ms)
 
     def lease(self, lease: Lease, *, now_ms: int, waited_ms: int = 0) -> LeaseView:
         remaining_ms = max(0, lease.deadline_ms - now_ms) if lease.status == "active" else 0

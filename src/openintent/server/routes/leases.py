@@ -173,10 +173,10 @@ def heartbeat(service: Service, exchange: Exchange, agent_id: str) -> None:
 def _show_verdicts(beat: Beat, service: Service, exchange: Exchange, reply: Reply) -> None:
     verdicts = reply.answer
     assert isinstance(verdicts, Verdicts)
-    views, today_ms = service.views, service.grantor.now_ms + service.grantor.date_offset_ms
-    next_at = views.date(today_ms + verdicts.next_ms)
+    dates, today_ms = service.views.dates.recent, service.grantor.now_ms + service.grantor.date_offset_ms
+    next_at = dates[today_ms + verdicts.next_ms]
     told = beat.told(verdicts)
-    shown = HeartbeatView("ok", views.date(today_ms), next_at, verdicts.next_ms / 1_000, told, verdicts.status)
+    shown = HeartbeatView("ok", dates[today_ms], next_at, verdicts.next_ms / 1_000, told, verdicts.status)
     service.show(exchange, reply, shown)
 
 

@@ -112,7 +112,7 @@ def was_killed(log: Path) -> bool:
 
 
 async def hurry(connection: Connection, space: str = "hurry") -> bool:
-    """From now on, for some 15 s, and after each restart, the process for the file makes all commits: if this was granted."""
+    """From now on, for some 15 s, and after each restart, the process for the file makes all commits. Whether so."""
     body = {"scope": f"{monotonic_ns()}", "ttl_seconds": 0.75 * HURRY_MS / 1_000}
     return (await connection.call("POST", f"/spaces/{space}/leases", body)).ok
 

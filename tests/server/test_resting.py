@@ -203,6 +203,21 @@ async def test_who_rests_when_the_server_stops_is_told_that_nothing_happened():
 
 
 @pace
+async def test_nor_is_it_carried_out_if_it_is_like_those_before():
+    """What is recognised does not pass the parser, which would stop it."""
+    rush = Rush()
+    rush.overload.asked = 0
+    line = rush.came(NEW_ONE.format("a"))
+    rush.office.answer(0)
+    rush.is_late()
+    line.data_received(request("/api/v1/spaces/a/leases", method="POST", body=b"{}"))
+    line.shutdown()
+    rush.overload.look()
+    rush.house.config.http_protocol_class.turn.end()
+    assert (rush.served(), line.transport.statuses()) == (["a"], [200, 503])
+
+
+@pace
 async def test_who_hung_up_while_they_rested_gets_nothing():
     """What they asked for they may have given up meanwhile, on another connection."""
     rush = Rush()

@@ -121,7 +121,7 @@ class Connection(HttpToolsProtocol, Swept):
     def has_hung_up(self) -> bool:
         """Whether the client went away while nothing was read from it: then nobody has been told."""
         socket = self.transport.get_extra_info("socket")
-        if socket is None:
+        if socket is None or not hasattr(select, "poll"):
             return False
         poll = select.poll()
         poll.register(socket.fileno(), HUNG_UP)

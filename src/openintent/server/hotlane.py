@@ -227,7 +227,7 @@ class HotProtocol(Connection):
 
     def go_on(self, data: bytes) -> None:
         self.flow.resting = False
-        if self.transport.is_closing():
+        if self.deaf or self.transport.is_closing():
             return
         if self.has_hung_up():  # what it asks for here it may have given up already, on another connection
             self.transport.abort()

@@ -14,26 +14,28 @@ from openintent.clock import boot_s
 
 
 class Interrupted:
-    """A transport in the middle of which the user presses Ctrl-C."""
+    """A transport in the middle of which the user presses Ctrl-C, or a handler of signals has enough."""
 
-    def __init__(self) -> None:
+    def __init__(self, interrupt: type[BaseException]) -> None:
         self.sent: list[Call] = []
+        self._interrupt = interrupt
 
     def exchange(self, call: Call) -> Reply:
         self.sent.append(call)
         if call.method == "POST":
-            raise KeyboardInterrupt
+            raise self._interrupt
         return Reply(200, b"{}", 0.0)
 
     def close(self) -> None:
         pass
 
 
-def test_an_interrupted_wait_leaves_the_queue():
-    transport = Interrupted()
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit, TimeoutError, ZeroDivisionError])
+def test_an_interrupted_wait_leaves_the_queue(interrupt):
+    transport = Interrupted(interrupt)
     with OpenIntentClient(agent_id=AGENT) as client:
         client._transport = transport
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(interrupt):
             client.acquire_lease("i1", wait_seconds=30)
     asked, given_up = transport.sent
     assert given_up.method == "DELETE"

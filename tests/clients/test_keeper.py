@@ -264,3 +264,19 @@ def test_threads_that_cannot_be_had_do_not_end_the_watching(keep, monkeypatch):
     monkeypatch.setattr(keeper_module.threading, "Thread", refuse)
     assert told.lost.wait(PATIENCE_S)
     assert hold.reason == "trust_ended"
+
+
+def test_a_thread_that_could_not_be_had_once_is_asked_for_again(keep, monkeypatch):
+    """Else nobody would watch over any lease of this client, and work would go on while another has the scope."""
+    keeper, _, _ = keep(transport := Scripted(renewing(0.6)))
+    told, hold = Told(), Hold(seen_now(0.6, "L1"))
+    hold.enter(told.watcher)
+    with monkeypatch.context() as starved, pytest.raises(RuntimeError):
+        starved.setattr(threading.Thread, "start", _refuse)
+        keeper.add(hold)
+    keeper.add(hold)
+    transport.wait_beats(2)
+
+
+def _refuse(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")

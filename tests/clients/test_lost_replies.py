@@ -8,8 +8,10 @@ from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 import pytest
+from samples import AGENT, seen_now
 
-from openintent import OpenIntentClient, OutcomeUnknown
+from openintent import LeaseLost, OpenIntentClient, OutcomeUnknown
+from openintent.client.holder import Holder
 
 pytestmark = pytest.mark.anyio
 
@@ -138,3 +140,12 @@ async def test_what_cannot_be_repeated_is_left_to_the_caller(make_client, proxy,
     with pytest.raises(OutcomeUnknown):
         await client.revoke_lease(lease.id, "maintenance")
     assert rival.get_lease(lease.id).status == "revoked"
+
+
+def test_a_late_renewal_of_a_lease_that_was_given_back_revives_nothing():
+    """Nobody has kept the object: what is known of it is that it was given back."""
+    holder = Holder(["http://localhost:1"], None, AGENT, timeout_s=1.0)
+    assert holder.renewed(seen_now(60, "L1")).remaining_seconds > 0
+    holder.end_trust("L1")
+    with pytest.raises(LeaseLost, match="released"):
+        holder.renewed(seen_now(60, "L1"))

@@ -39,8 +39,10 @@ def test_without_a_code_the_status_decides(status):
     assert str(found)
 
 
-def test_a_gateway_that_got_no_answer_leaves_it_open():
-    assert isinstance(replies.problem(reply(b"", 502)), OutcomeUnknown)
+@pytest.mark.parametrize("status", [408, 500, 502, 504, 520, 522, 524, 599])
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"error": {"code": ["not", "ours"]}}'])
+def test_a_gateway_that_got_no_answer_leaves_it_open(status, body):
+    assert isinstance(replies.problem(reply(body, status)), OutcomeUnknown)
 
 
 def test_a_status_that_nobody_expected_is_still_an_error():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from world import World
 
 from openintent.core.answers import BadPatch, IntentSeen, TooLarge
-from openintent.core.values import DEPTH_MAX, BadStep, Draft, TooDeep, fingerprint, weigh
+from openintent.core.values import DEPTH_MAX, BadStep, Draft, TooDeep, fingerprint, touched, weigh
 from openintent.model import Limits, Patch
 
 keys = st.sampled_from(["a", "b", "0", "1", "long name", "é"])
@@ -179,3 +179,23 @@ def test_a_state_may_be_as_large_as_allowed_and_not_a_byte_larger():
     assert isinstance(world.patch("i1", ("set", "a", "54321")), IntentSeen)
     assert isinstance(world.patch("i1", ("set", "a", "123456")), TooLarge)
     assert isinstance(world.create("i2", state={"a": "123456"}), TooLarge)
+
+
+@pytest.mark.parametrize(
+    ("op", "path", "expected"),
+    [
+        ("set", "a", "a"),
+        ("set", "a/b", "a/b"),
+        ("set", "items/1", "items/1"),
+        ("set", "items/01/deep", "items/1/deep"),
+        ("set", "items/x/y", "items/x/y"),  # will be refused
+        ("set", "items/007", "items/7"),
+        ("set", "items/0/a/b", "items/0/a/b"),
+        ("remove", "items/01", "items"),  # the others move
+        ("remove", "items/1/deep", "items/1/deep"),
+        ("remove", "a", "a"),
+    ],
+)
+def test_a_step_touches_what_its_path_means_and_not_how_it_is_spelt(op, path, expected):
+    state = {"a": {"b": 1}, "items": ["x", {"deep": 1}, "z"]}
+    assert "/".join(touched(state, Patch(op, tuple(path.split("/"))))) == expected

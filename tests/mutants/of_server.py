@@ -108,6 +108,30 @@ KEYS: Final = (
     ),
 )
 
+STATE: Final = (
+    Mutant(
+        "another's item is written by spelling its index otherwise",
+        (
+            Edit(
+                "core/values.py",
+                "str(int(segment)) if isinstance(node, list) and _is_index(segment) else segment",
+                "segment",
+            ),
+        ),
+        (tests("server/test_intents.py::test_nor_at_an_item_of_a_list_that_is_anothers"),),
+    ),
+    Mutant(
+        "another's item is moved",
+        (Edit("core/values.py", 'step.op == "remove" and len(path)', 'step.op == "move" and len(path)'),),
+        (tests("server/test_intents.py::test_nor_at_an_item_of_a_list_that_is_anothers"),),
+    ),
+    Mutant(
+        "a lease whose scope begins with a slash guards nothing",
+        (Edit("core/intents.py", ' or space.leases.other(f"/{path}", command.actor)', ""),),
+        (tests("server/test_intents.py::test_nobody_writes_under_anothers_lease"),),
+    ),
+)
+
 BATCHES: Final = (
     Mutant(
         "a batch answers before its last part",
@@ -203,4 +227,4 @@ MEMORY: Final = (
     ),
 )
 
-MUTANTS: Final = (*KEYS, *BATCHES, *WATCHED, *MEMORY)
+MUTANTS: Final = (*KEYS, *STATE, *BATCHES, *WATCHED, *MEMORY)

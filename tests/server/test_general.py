@@ -198,6 +198,7 @@ COMPARING = {
     ("DELETE", "intents/{}/governance"): None,
     ("POST", "intents/{}/dependencies"): {"dependency_id": "release-1"},
     ("DELETE", "intents/{}/dependencies/{}"): None,
+    ("DELETE", "intents/{}"): None,
 }
 
 

@@ -192,6 +192,9 @@ def test_a_change_must_change_something(api, intent, body):
         ("a/b", "a", 409),  # writing above would overwrite it
         ("a/b", "a/c", 200),
         ("b", "a", 200),
+        ("/a", "a", 409),  # a slash before it makes it no other path
+        ("/a", "/a", 409),
+        ("a", "/a", 409),
     ],
 )
 def test_nobody_writes_under_anothers_lease(api, intent, scope, path, status):
@@ -201,6 +204,29 @@ def test_nobody_writes_under_anothers_lease(api, intent, scope, path, status):
     if status == 409:
         assert refused(reply, 409, "lease_held")["current_holder"] == "bob"
         assert state_of(api, intent) == {}
+
+
+@pytest.mark.parametrize(
+    ("steps", "status"),
+    [
+        ([("set", "items/1", 9)], 409),
+        ([("set", "items/01", 9)], 409),  # the same item
+        ([("set", "items/001/deep", 9)], 200),  # a name without /** covers only itself
+        ([("set", "items/0", 9)], 200),
+        ([("set", "items/00", 9)], 200),
+        ([("remove", "items/0", None)], 409),  # the others move
+        ([("remove", "items/0", None), ("set", "items/0", 9)], 409),
+        ([("set", "items/x", 9)], 422),
+        ([("remove", "other", None)], 200),
+        ([("set", "items/0/a/b", 9)], 422),
+    ],
+)
+def test_nor_at_an_item_of_a_list_that_is_anothers(api, intent, steps, status):
+    patched(api, intent, ("set", "items", ["x", {"deep": 1}, "z"]), ("set", "other", 1))
+    before = state_of(api, intent)
+    api.lease(intent, scope="items/1", agent="bob")
+    assert patched(api, intent, *steps).status_code == status
+    assert status == 200 or state_of(api, intent) == before
 
 
 def test_the_holder_writes_under_its_lease_and_names_its_token(api, intent):

@@ -283,6 +283,20 @@ def test_a_file_that_cannot_be_read_leaves_the_keys_as_they_were_and_is_told_onc
     assert [str(file) in line for line in problems_of(caplog)] == [True]
 
 
+def test_a_key_ends_on_its_day_also_while_the_file_cannot_be_read(file):
+    text, stored = make_key(now=NOON, expires=HOUR)
+    write_keys(file, stored)
+    ring = Ring(file)
+    let_in = ring.find_text(text)
+    file.chmod(0o644)
+    ring.look()
+    assert ring.stands(let_in)
+    ring.day = NOON + HOUR
+    ring.look()
+    assert ring.find_text(text) is None
+    assert not ring.stands(let_in)
+
+
 def test_a_mended_file_is_taken_again(file):
     text, stored = make_key()
     write_keys(file, stored)

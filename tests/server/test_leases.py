@@ -236,6 +236,15 @@ def test_a_list_has_the_live_leases_unless_asked_for_all(api, intent):
     ]
 
 
+def test_a_list_of_all_has_the_live_ones_however_many_have_ended_since(api, intent):
+    live = api.lease(intent, scope="held for long")
+    for _ in range(3):
+        ended = api.lease(intent, scope="short")
+        api.delete(f"/leases/{ended['id']}")
+    shown = api.get(f"{intent}/leases", params={"status": "all", "limit": 2}).json()["leases"]
+    assert [lease["id"] for lease in shown] == [live["id"], ended["id"]]
+
+
 def test_a_list_can_be_narrowed_by_scope_and_agent(api, space):
     for scope, agent in (("a", "ada"), ("b", "ada"), ("c", "bob")):
         lease = api.lease(space, scope=scope, agent=agent)

@@ -327,3 +327,21 @@ async def test_a_principal_that_stands_no_longer_loses_its_stream(world):
     assert telling.messages[-1].data["reason"] == "key_revoked"
     streams.remove(telling.stream)
     await asyncio.wait_for(streams._task, PATIENCE_S)
+
+
+async def test_a_stream_that_ends_while_its_last_words_leave_names_the_last_of_them(world):
+    """A reader goes on from there: whatever was told before it would be told again."""
+    await world.tell(50)
+    telling = Telling(world, "agent:ann", after=0)
+    told = telling.stream._write
+
+    async def write(messages):
+        await told(messages)
+        if b"event: " in messages:
+            telling.stream.end("stopping")
+
+    telling.stream._write = write
+    await asyncio.wait_for(telling.task, PATIENCE_S)
+    *before, closed = telling.messages
+    assert closed.event == "closed"
+    assert closed.id >= max(each.id for each in before)

@@ -70,6 +70,8 @@ class Holder:
             known = self._leases.get(seen.view.id)
             if known is None:
                 self._leases[seen.view.id] = known = lease_of(seen, held_by_us=True)
+                if seen.view.id in self._dead:  # this reply was overtaken by the end of it
+                    hold_of(known).release()
                 return known
         show(known, seen)
         return known
@@ -136,7 +138,11 @@ class Holder:
         hold = hold_of(lease)
         if not hold.enter(watcher):
             return False
-        self.keeper.add(hold)
+        try:
+            self.keeper.add(hold)
+        except BaseException:
+            hold.leave(watcher)
+            raise
         self._kept[lease.space, lease.scope] = lease
         _working_under.set((*_working_under.get(), (self, lease)))
         return True

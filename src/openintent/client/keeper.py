@@ -114,8 +114,9 @@ class Keeper:
         if self._closed:
             raise RuntimeError("the client is closed")
         if self._thread is None:
-            self._thread = threading.Thread(target=self._watch_safely, name="openintent-keeper", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._watch_safely, name="openintent-keeper", daemon=True)
+            thread.start()  # if the system has none left, the next lease tries again
+            self._thread = thread
 
     # The watching thread
 

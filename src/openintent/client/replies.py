@@ -24,8 +24,7 @@ from openintent.wire import BatchView, CoordinatorView, LeaseList, LeaseView
 
 T = TypeVar("T")
 
-# For answers that are not ours: a proxy's, a load balancer's, another server's. What a gateway sends when its own
-# request got no answer (502, 504) leaves open what happened behind it.
+# For answers that are not ours: a proxy's, a load balancer's, another server's.
 BY_STATUS: Final[Mapping[int, type[OpenIntentError]]] = {
     400: ValidationError,
     401: AuthenticationError,
@@ -37,9 +36,7 @@ BY_STATUS: Final[Mapping[int, type[OpenIntentError]]] = {
     422: ValidationError,
     429: Unavailable,
     431: ValidationError,
-    502: OutcomeUnknown,
     503: Unavailable,
-    504: OutcomeUnknown,
 }
 
 COORDINATOR_FIELDS: Final = (
@@ -284,9 +281,15 @@ def problem(reply: Reply) -> OpenIntentError:
     body = _as_mapping(reply.body)
     error = body.get("error")
     code = error.get("code") if isinstance(error, Mapping) else None
-    kind = BY_CODE.get(code or "") or BY_STATUS.get(reply.status, OpenIntentError)
+    code = code if isinstance(code, str) else None
+    kind = BY_CODE.get(code or "") or BY_STATUS.get(reply.status) or _by_kind(reply.status)
     response = _with_retry_after(body, reply.retry_after)
     return kind(_message(body, reply.status), status_code=reply.status, code=code, response=response)
+
+
+def _by_kind(status: int) -> type[OpenIntentError]:
+    """A failure on the way, by whatever number its maker has for it, leaves open what happened behind it."""
+    return OutcomeUnknown if status >= 500 or status == 408 else OpenIntentError
 
 
 def _as_mapping(body: bytes) -> Mapping[str, Any]:

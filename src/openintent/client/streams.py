@@ -100,8 +100,8 @@ class _Pump:
             raise RuntimeError("a forked process does not inherit its parent's streams: subscribe anew")
         with self._changed:
             if not self._started:
-                self._started = True
                 threading.Thread(target=self._work, name="openintent-stream", daemon=True).start()
+                self._started = True
             self._changed.wait_for(lambda: self.buffer.ready)
             self._changed.notify_all()  # there is room again
             return self.buffer.take()

@@ -135,6 +135,7 @@ class LogEvent(msgspec.Struct, kw_only=True):
 class DeleteIntent(msgspec.Struct):
     intent_id: str
     actor: str
+    expect: int | None = None  # the version that is to be deleted
 
 
 class GetRelatives(msgspec.Struct):

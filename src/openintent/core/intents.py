@@ -24,7 +24,7 @@ from openintent.core.commands import CreateIntent, Forget, GetIntent, ListIntent
 from openintent.core.looking import missing_owner, stale
 from openintent.core.scopes import BELOW
 from openintent.core.shelves import shelve
-from openintent.core.values import BadStep, Draft, TooDeep, fingerprint, weigh
+from openintent.core.values import BadStep, Draft, TooDeep, fingerprint, touched, weigh
 from openintent.core.versions import keep, keep_change, new_version, version_differs
 from openintent.model import Attempt, Event, Horizon, Intent, Patch
 from openintent.spaces import intent_space
@@ -134,7 +134,9 @@ def _held_by_another(books: Books, command: PatchState) -> Held | None:
     space = books.spaces.get(intent_space(command.intent_id))
     if space is not None:
         for step in command.steps:
-            held = space.leases.other("/".join(step.path) + BELOW, command.actor)
+            path = "/".join(touched(books.intents[command.intent_id].state, step)) + BELOW
+            # A path may be written with a slash before it, and so may the scope of a lease on it.
+            held = space.leases.other(path, command.actor) or space.leases.other(f"/{path}", command.actor)
             if held is not None:
                 return Held(held, books.remaining_ms(held), 0)
     return None

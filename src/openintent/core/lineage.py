@@ -158,7 +158,11 @@ def delete(books: Books, command: DeleteIntent) -> Reply:
     intent = books.intents.get(command.intent_id)
     if intent is None:
         return books.reply(Missing("intent"))
-    refusal = governance.forbids(books, intent, command.actor) or _in_use(books, intent)
+    refusal = (
+        governance.forbids(books, intent, command.actor)
+        or version_differs(intent, command.expect)
+        or _in_use(books, intent)
+    )
     if refusal is not None:
         return books.reply(refusal)
     _let_go(books, intent, command.actor)

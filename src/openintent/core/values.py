@@ -118,11 +118,34 @@ class Draft:
         del parent[slot]
 
 
+def touched(state: Any, step: Patch) -> list[str]:
+    """The path of all that a step changes: indices as they count; where an item goes, the list, as the others move."""
+    path: list[str] = []
+    node = state
+    for segment in step.path:
+        if isinstance(node, list) and step.op == "remove" and len(path) == len(step.path) - 1:
+            break
+        path.append(str(int(segment)) if isinstance(node, list) and _is_index(segment) else segment)
+        node = _below(node, segment)
+    return path
+
+
+def _below(node: Any, segment: str) -> Any:
+    """What is there, if anything is."""
+    if isinstance(node, list):
+        return _peek(node, int(segment)) if _is_index(segment) else None
+    return node.get(segment) if isinstance(node, dict) else None
+
+
+def _is_index(segment: str) -> bool:
+    return segment.isascii() and segment.isdigit() and len(segment) < 10
+
+
 def _slot(node: Any, segment: str) -> str | int:
     """The key or the index that a path segment means in this container."""
     if isinstance(node, dict):
         return segment
-    if segment.isascii() and segment.isdigit() and len(segment) < 10:
+    if _is_index(segment):
         return int(segment)
     raise BadStep(f"{segment!r} is not the index of a list item")
 

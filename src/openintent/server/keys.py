@@ -326,6 +326,7 @@ class KeyRing:
             self._trouble = str(wrong)
             self.edition = object()
             self.in_force = True  # somebody wants keys: until they can be read, this is no open house
+            self._let_expire()
         else:
             self._trouble = None
 
@@ -335,7 +336,11 @@ class KeyRing:
             self._raw = raw
             self._sort()
             self._tell()
-        elif self._next_end is not None and self._next_end <= self._now():
+        else:
+            self._let_expire()
+
+    def _let_expire(self) -> None:
+        if self._next_end is not None and self._next_end <= self._now():
             self._sort()
 
     def _parsed(self, raw: bytes | None) -> list[Key]:

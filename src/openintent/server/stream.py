@@ -238,6 +238,7 @@ class Stream:
                 self._cursor = event.seq
                 pending, size = [], 0
         await self._write(b"".join(pending))
+        self._cursor = upto
         return self._reason is None
 
     async def _replay(self, upto: int, along: set[str]) -> Replay:

@@ -117,8 +117,10 @@ class Leases(Base):
         attempt = new_attempt()
         try:
             return self._run(flows.acquire(wish, attempt=attempt, patience_s=self._holder.timeout_s))
-        except (KeyboardInterrupt, SystemExit):
-            with suppress(OpenIntentError):
+        except OpenIntentError:
+            raise  # then the flow has seen to it
+        except BaseException:  # Ctrl-C, or whatever a handler of signals raises
+            with suppress(Exception):
                 self._run(flows.give_up(wish, attempt=attempt))
             raise
 
@@ -126,8 +128,11 @@ class Leases(Base):
         tried = [(wish, new_attempt()) for wish in wishes]
         try:
             return self._run(flows.acquire_all(tried, patience_s=self._holder.timeout_s))
-        except (KeyboardInterrupt, SystemExit):
-            self._run(flows.give_up_all(tried))
+        except OpenIntentError:
+            raise
+        except BaseException:
+            with suppress(Exception):
+                self._run(flows.give_up_all(tried))
             raise
 
     def renew_lease(

@@ -80,7 +80,8 @@ async def _show_all(service: Service, exchange: Exchange, reply: Reply, command:
         and command.holder in (None, lease.holder)
         and lease.token > command.after_token
     ]
-    everything = sorted([*live, *_shown(service, wanted)], key=lambda lease: lease.token)[-command.limit :]
+    room = max(0, command.limit - len(live))
+    everything = sorted([*live, *_shown(service, wanted[:room])], key=lambda lease: lease.token)
     service.show(exchange, reply, LeaseList(everything))
 
 

@@ -60,7 +60,8 @@ def remove_dependency(service: Service, exchange: Exchange, intent_id: str, depe
 
 
 def delete(service: Service, exchange: Exchange, intent_id: str) -> None:
-    reply = service.apply(DeleteIntent(intent_id, bodies.actor(exchange, service.limits)))
+    actor, expect = bodies.actor(exchange, service.limits), bodies.version_if_given(exchange)
+    reply = service.apply(DeleteIntent(intent_id, actor, expect))
     if isinstance(reply.answer, Done):
         service.show(exchange, reply, DoneView("Intent deleted"))
     else:
@@ -93,8 +94,8 @@ ROUTES: Final = [
         delete,
         "Delete an intent",
         view=DoneView,
-        reads=_AGENT,
-        codes=("intent_in_use", "governance_violation"),
+        reads=_MAY_COMPARE,
+        codes=("version_conflict", "intent_in_use", "governance_violation"),
         name="delete_intent",
     ),
     Route(

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,28 @@ def test_the_last_client_that_is_closed_ends_the_service(database):
     assert not look(database).in_use
     with openintent.local(database) as again:
         again.list_intents()
+
+
+def test_a_request_that_is_under_way_then_does_not_begin_it_again(database):
+    holder, waiter = openintent.local(database, "ada"), openintent.local(database, "bob")
+    holder.acquire_lease(space="s", scope="x")
+    told: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            waiter.acquire_lease(space="s", scope="x", wait_seconds=30)
+        except BaseException as broken:  # noqa: BLE001  # whatever it is, it must end
+            told.append(broken)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while not holder.get_queue(space="s", scope="x"):
+        pass
+    waiter.close()
+    holder.close()
+    waiting.join(timeout=30)
+    assert len(told) == 1
+    assert not look(database).in_use
 
 
 def test_a_client_that_asked_nothing_has_touched_nothing(database):

@@ -35,10 +35,10 @@ class Member:
     def trouble(self) -> str:
         return "this process has stepped aside" if self._stint is None else self._stint.trouble
 
-    def stop(self, *, aside: bool) -> None:
-        """Let another process serve the file; until `come_back`, whoever asks here, if `aside`."""
+    def stop(self) -> None:
+        """Let another process serve the file, whoever asks here, until `come_back`."""
         with self._changing:
-            self._aside = aside
+            self._aside = True
             stint, self._stint = self._stint, None
         if stint is not None:
             stint.stop()
@@ -59,8 +59,13 @@ class Membership:
 
     def __init__(self, member: Member) -> None:
         self._member: Member | None = member
-        self.where = member.where
         self.trouble = member.trouble
+
+    def where(self) -> str | None:
+        member = self._member
+        if member is None:  # a request that was under way: it must not begin to serve the file for nobody
+            raise RuntimeError("the client is closed")
+        return member.where()
 
     def leave(self) -> None:
         member, self._member = self._member, None
@@ -91,7 +96,7 @@ class _Members:
             if member.users or self._by_path.get(member.path) is not member:
                 return
             del self._by_path[member.path]
-        member.stop(aside=False)
+        member.stop()  # for good: whoever joins from now on joins another
 
     def all(self) -> list[Member]:
         with self._changing:
@@ -100,7 +105,7 @@ class _Members:
     def end(self) -> None:
         """At the end of the program: others should not have to wait for a crash to be noticed."""
         for member in self.all():
-            member.stop(aside=True)
+            member.stop()
 
     def forget(self) -> None:
         """A forked child has neither its parent's threads nor its place. If it uses a client, it joins by itself."""
@@ -120,7 +125,7 @@ def stepped_aside() -> Iterator[None]:
     """For a process that is about to stand still: meanwhile others serve the files that it has served."""
     members = _members.all()
     for member in members:
-        member.stop(aside=True)
+        member.stop()
     try:
         yield
     finally:

@@ -51,6 +51,12 @@ def test_the_next_connection_goes_on_after_the_last_event():
     assert asked_after(following) == "8"
 
 
+def test_somebodys_events_may_have_the_names_that_streams_have():
+    following = follow(after=3)
+    assert seqs(following.read(event(5, "closed") + event(6, "lease_queue") + event(7))) == [5, 6, 7]
+    assert asked_after(following) == "7"
+
+
 def test_a_greeting_and_a_ping_move_the_place():
     following = follow()
     assert following.read(GREETING % 5) == []

@@ -85,7 +85,7 @@ class Following:
     def _take(self, message: Message) -> Told | None:
         if message.retry_ms is not None:
             self._retry_s = min(message.retry_ms / 1_000, RETRY_S_MAX)
-        if message.event == CLOSED:
+        if message.event == CLOSED and "seq" not in _fields(message):  # else it is somebody's event of that name
             self._closed(message)
             return None
         if message.event == ASSIGNED and (fields := _fields(message)).get("replayed"):
@@ -102,7 +102,7 @@ class Following:
     def _wanted(self, told: Told) -> Told | None:
         """A lease's end is told under the name of how it ended, and logged under one name."""
         if self._types is None:
-            return None if told.type == QUEUE else told
+            return None if told.type == QUEUE and not told.seq else told
         names = {told.type, RELEASED} if told.type in ENDS else {told.type}
         return told if names & self._types else None
 

@@ -222,7 +222,7 @@ MEMORY: Final = (
     ),
     Mutant(
         "a server that grows stays in small pages",
-        (Edit("server/app.py", "        self._pages.start()\n", ""),),
+        (Edit("server/app.py", "            self._pages.start()  #", "            #"),),
         (tests("e2e/test_large_memory.py"),),
     ),
 )

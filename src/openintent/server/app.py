@@ -123,7 +123,7 @@ class Server(uvicorn.Server):
             url = url_of(self.servers[0].sockets[0])
             await self._engine.announce(url)
             self._announce(url)
-            self._pages.start()  # last: what is stopped is a server that has started
+            self._pages.start()  # last: only a server that has started is stopped
 
     async def main_loop(self) -> None:
         """Until it is to stop. uvicorn looks now and then; but others wait for a signal to be obeyed, to take over."""

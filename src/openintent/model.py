@@ -39,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints_per_space_max: int = 10_000  # that wait for the next holder
     state_bytes_max: int = 1_048_576  # of an intent's state
     patches_per_call_max: int = 1_000  # steps in one change of state
-    leases_per_agent_max: int = 100_000  # alive at a time
+    leases_per_agent_max: int = 100_000  # alive or waited for at a time
     leases_per_heartbeat_max: int = 10_000  # renewed by one call
     requests_per_batch_max: int = 256  # in one call
     waiters_per_scope_max: int = 10_000  # in the queue of one scope

@@ -1,6 +1,7 @@
 """A keeper in slow motion: the test is its thread, and time passes only where the keeper waits."""
 
 import contextlib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 from samples import promise, seen
 
 from openintent.client import keeper as keeper_module
+from openintent.client import words as words_module
 from openintent.client.calls import Call
 from openintent.client.hold import Hold, Watcher
 from openintent.client.keeper import Keeper
@@ -95,6 +97,8 @@ class Slow:
         monkeypatch.setattr(keeper_module, "_chance", lambda: 0.5)
         threads = SimpleNamespace(Thread=self._thread, Condition=lambda: Waiting(self))
         monkeypatch.setattr(keeper_module, "threading", threads)
+        at_once = SimpleNamespace(Thread=lambda *, target, name, daemon: _Started(target), Lock=threading.Lock)
+        monkeypatch.setattr(words_module, "threading", at_once)
         self.keeper = Keeper(self._transport, lambda: AGENT)
 
     # What the keeper is given

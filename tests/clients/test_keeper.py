@@ -9,6 +9,7 @@ import pytest
 from samples import seen_now
 
 from openintent.client import keeper as keeper_module
+from openintent.client import words as words_module
 from openintent.client.calls import Call
 from openintent.client.hold import Hold, Watcher
 from openintent.client.keeper import Keeper
@@ -118,6 +119,31 @@ def test_a_heartbeat_that_hangs_delays_no_soft_stop(keep):
     release.set()
     assert stop_at <= told.lost_at < until
     assert told.at_risk.is_set()
+
+
+def test_a_log_that_hangs_delays_no_soft_stop_and_no_heartbeat(keep, monkeypatch):
+    release, written = threading.Event(), []
+
+    def hang(message: str, *_: object) -> None:
+        written.append(message)
+        release.wait(PATIENCE_S)
+
+    monkeypatch.setattr(words_module.logger, "warning", hang)
+    failures = iter([Unavailable(), Unavailable()])
+
+    def fail_first(ids: list[str]) -> list[dict]:
+        failure = next(failures, None)
+        if failure is not None:
+            raise failure
+        return [*renewing(60.0)([ids[0]]), {"id": ids[1], "verdict": "lost", "reason": "revoked"}]
+
+    transport = Scripted(fail_first)
+    _, (kept, ended), told = keep(transport, 1.8, 1.8)
+    stop_at = kept.stop_at
+    assert told.lost.wait(PATIENCE_S)
+    assert told.lost_at < stop_at
+    assert (ended.reason, kept.over, written) == ("revoked", False, ["heartbeat failed tries=%d error=%s"])
+    release.set()
 
 
 def test_a_heartbeat_that_hangs_does_not_delay_the_next(keep):

@@ -4,6 +4,7 @@ import logging
 import os
 
 import pytest
+from samples import promise
 from slowmotion import AGENT, START, Slow
 
 from openintent.client import keeper as keeper_module
@@ -48,6 +49,19 @@ def test_the_shortest_lease_sets_the_pace(slow):
     slow.hold("middle", ttl_s=30.0)
     slow.run_until(6.5)
     assert slow.beats == about([2.0, 4.0, 6.0])
+
+
+def test_a_lease_renewed_for_less_time_than_before_sets_the_pace_from_then_on(slow):
+    hold = slow.hold("L1", ttl_s=60.0)
+
+    def renewed_by_hand_for_less():
+        hold.confirm(promise(sent_at=slow.now, remaining_s=60.0), ttl_s=6.0)
+        slow.keeper.hasten(hold)
+
+    slow.plan(5.0, renewed_by_hand_for_less)
+    slow.run_until(9.5)
+    assert slow.beats == about([7.0, 9.0])
+    assert slow.told == []
 
 
 def test_after_an_empty_spell_the_pace_is_that_of_the_newcomer(slow):

@@ -181,7 +181,9 @@ def test_every_failure_of_the_http_library_means_something(kind):
             raise kind("so it is")
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://a", "http://", "", "http://a:99999", "http://a:0"])
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "ftp://a", "http://", "", "http://a:99999", "http://a:0", "http://a/?b=c", "http://a#b"]
+)
 def test_what_is_no_address_is_refused_at_once(url):
     with pytest.raises(ValueError, match="address"):
         Addresses([url])

@@ -101,7 +101,9 @@ def table_row(switch: str, steps: int, difference: str) -> str:
 
 def rewrite(switch: str, row: str) -> None:
     text = README.read_text(encoding="utf-8")
-    README.write_text(re.sub(rf"^\| `{switch}` \|.*$", row, text, flags=re.MULTILINE), encoding="utf-8")
+    # Another table explains the switches.
+    of_this_table = re.compile(rf"^\| `{switch}` \|[^|]*\| \d+ \|.*$", re.MULTILINE)
+    README.write_text(of_this_table.sub(lambda _: row, text), encoding="utf-8")
 
 
 def test_the_ledger_does_what_random_runs_of_the_model_do(tmp_path, figures):

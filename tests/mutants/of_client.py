@@ -173,6 +173,32 @@ KEEPING: Final = (
         number=42,
     ),
     Mutant(
+        "the keeper waits for the log",
+        (
+            Edit(
+                "client/words.py",
+                'threading.Thread(target=self._say_all, name="openintent-words", daemon=True).start()',
+                "self._say_all()",
+            ),
+        ),
+        (tests("clients/test_keeper.py::test_a_log_that_hangs_delays_no_soft_stop_and_no_heartbeat"),),
+    ),
+    Mutant(
+        "a lease renewed for less time keeps the pace of before",
+        (
+            Edit(
+                "client/keeper.py",
+                "                self._renew_at = due\n                self._changed.notify_all()\n",
+                "                pass\n",
+            ),
+        ),
+        (
+            tests(
+                "clients/test_keeper_in_slow_motion.py::test_a_lease_renewed_for_less_time_than_before_sets_the_pace_from_then_on"
+            ),
+        ),
+    ),
+    Mutant(
         "a block gives its lease back before its trust has ended",
         (
             Edit("client/holder.py", "            hold_of(lease).release()\n", ""),

@@ -187,6 +187,17 @@ BATCHES: Final = (
 
 WATCHED: Final = (
     Mutant(
+        "a narrowed list of all looks at the newest ends only",
+        (
+            Edit(
+                "grantor/history.py",
+                "(not types or event.type in types) and where(event)",
+                "(not types or event.type in types)",
+            ),
+        ),
+        (tests("server/test_leases.py::test_a_narrowed_list_of_all_finds_what_ended_long_before_others_did"),),
+    ),
+    Mutant(
         "leases that ended are counted when nobody knows yet whether that is durable",
         (
             Edit(

@@ -245,6 +245,17 @@ def test_a_list_of_all_has_the_live_ones_however_many_have_ended_since(api, inte
     assert [lease["id"] for lease in shown] == [live["id"], ended["id"]]
 
 
+def test_a_narrowed_list_of_all_finds_what_ended_long_before_others_did(api, intent):
+    wanted = api.lease(intent, scope="wanted", agent="bob")
+    api.delete(f"/leases/{wanted['id']}", agent="bob")
+    for _ in range(3):
+        other = api.lease(intent, scope="short")
+        api.delete(f"/leases/{other['id']}")
+    for narrowed in ({"scope": "wanted"}, {"agent_id": "bob"}):
+        shown = api.get(f"{intent}/leases", params={"status": "all", "limit": 2, **narrowed}).json()["leases"]
+        assert [lease["id"] for lease in shown] == [wanted["id"]]
+
+
 def test_a_list_can_be_narrowed_by_scope_and_agent(api, space):
     for scope, agent in (("a", "ada"), ("b", "ada"), ("c", "bob")):
         lease = api.lease(space, scope=scope, agent=agent)

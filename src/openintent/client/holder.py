@@ -85,6 +85,7 @@ class Holder:
     def renewed(self, seen: Seen) -> Lease:
         lease = self.take(seen)
         lease.check()  # the server has it, but for us it had ended already: late replies revive nothing
+        self.keeper.hasten(hold_of(lease))
         return lease
 
     def hear(self, beat: Beat, leases: Iterable[Lease]) -> Heartbeat:

@@ -2,12 +2,12 @@
 
 One thread watches the deadlines of all kept leases and decides by `keeping.next_step`. It never sends: each heartbeat
 is tried on a thread of its own, so that one which hangs, in a socket or in a name lookup, delays no soft stop and
-not even the next try. The authority on a lease is the server; where it is silent, the boot clock is.
+not even the next try; nor does it write to the log itself, which may hang as well. The authority on a lease is the
+server; where it is silent, the boot clock is.
 
 Promised: every watcher is told before trust ends. Not promised: that what it does about it takes no time.
 """
 
-import logging
 import math
 import os
 import threading
@@ -20,10 +20,9 @@ from openintent.client.drivers import Transport
 from openintent.client.hold import CLIENT_CLOSED, TRUST_ENDED, Hold
 from openintent.client.keeping import Renew, Sleep, Stop, Warn
 from openintent.client.replies import Beat
+from openintent.client.words import Words
 from openintent.clock import boot_s
 from openintent.errors import Unavailable
-
-logger = logging.getLogger("openintent.client")
 
 # The clock of `Condition.wait` stands still while the machine sleeps, ours does not: after waking up, leases that
 # died in the meantime are noticed this soon.
@@ -53,6 +52,7 @@ class Keeper:
     def _start_anew(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition()
+        self._words = Words()
         self._holds: dict[str, Hold] = {}
         self._thread: threading.Thread | None = None
         self._transport: Transport | None = None
@@ -86,6 +86,16 @@ class Keeper:
             if self._holds.get(hold.id) is hold:
                 del self._holds[hold.id]
                 self._needed_until = boot_s() + LINGER_S
+
+    def hasten(self, hold: Hold) -> None:
+        """It may have been renewed for less time than before, and then the next heartbeat is due sooner."""
+        if self._pid != os.getpid():
+            return
+        with self._changed:
+            due = hold.renew_at(chance=_chance())
+            if self._holds.get(hold.id) is hold and due < self._renew_at:
+                self._renew_at = due
+                self._changed.notify_all()
 
     def heard_of(self, lease_id: str) -> None:
         """Word has come that it may have ended. Only the server can tell: it is asked now, not when it is time."""
@@ -170,12 +180,12 @@ class Keeper:
             if isinstance(step, Stop):
                 self._lose(hold, TRUST_ENDED)
             else:
-                logger.warning("lease at risk id=%s token=%s", hold.id, hold.token)
                 hold.warn()
+                self._words.warn("lease at risk id=%s token=%s", hold.id, hold.token)
 
     def _lose(self, hold: Hold, reason: str) -> None:
         if hold.lose(reason):
-            logger.warning("lease lost id=%s token=%s reason=%s", hold.id, hold.token, reason)
+            self._words.warn("lease lost id=%s token=%s reason=%s", hold.id, hold.token, reason)
 
     def _ttl_s(self) -> float:
         return min(hold.ttl_s for hold in self._holds.values())
@@ -255,7 +265,7 @@ class Keeper:
         with self._changed:
             if not self._holds or self._closed:
                 return
-            logger.warning("heartbeat failed tries=%d error=%s", self._failures, exc)
+            self._words.warn("heartbeat failed tries=%d error=%s", self._failures, exc)
             retry_after_s = exc.retry_after if isinstance(exc, Unavailable) else None
             self._renew_at = keeping.retry_at(
                 now=boot_s(),

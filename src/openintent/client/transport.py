@@ -96,6 +96,8 @@ def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or not _has_port(url):
         raise ValueError(f"not the address of a server: {url!r} (it looks like http://localhost:8000)")
+    if "?" in url or "#" in url:
+        raise ValueError(f"the address of a server ends with its path: {url!r} has something behind it")
 
 
 def _has_port(url: str) -> bool:

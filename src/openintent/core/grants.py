@@ -1,7 +1,16 @@
 """Granting: a lease comes into being, with the next token and a deadline that nothing shortens."""
 
+from openintent.core.answers import LimitReached
 from openintent.core.books import Books, Space, checkpoint_key
 from openintent.model import Ask, Grant, Lease
+
+
+def no_room(books: Books, holder: str) -> LimitReached | None:
+    """Whether this agent may get no further lease. What it waits for counts: a place in a queue may become one."""
+    most = books.limits.leases_per_agent_max
+    if books.held.get(holder, 0) + books.waiting.get(holder, 0) < most:
+        return None
+    return LimitReached("leases of this agent, held or waited for", most)
 
 
 def grant(books: Books, space: Space, ask: Ask, lease_id: str, attempt: str | None) -> Lease:

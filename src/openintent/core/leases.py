@@ -69,9 +69,9 @@ def _acquire_anew(books: Books, command: Acquire, print_: bytes) -> Reply:
     why = waiting.obstacle(books, space, ask)
     if why is not None:
         return _refuse(books, command, why, print_)
-    if books.held.get(ask.holder, 0) >= books.limits.leases_per_agent_max:
+    if (full := grants.no_room(books, ask.holder)) is not None:
         books.tidy(space)
-        return books.reply(LimitReached("leases of this agent", books.limits.leases_per_agent_max))
+        return books.reply(full)
     lease = grants.grant(books, space, ask, command.lease_id, command.attempt)
     if command.attempt is not None:
         attempts.remember(books, ask.holder, command.attempt, kind="lease", print_=print_, target=lease.id)

@@ -58,6 +58,8 @@ def enqueue(books: Books, command: Acquire, print_: bytes) -> Reply:
         return books.reply(LimitReached("waiters for this scope", limits.waiters_per_scope_max))
     if books.waiting.get(ask.holder, 0) >= limits.waiters_per_agent_max:
         return books.reply(LimitReached("places in queues for this agent", limits.waiters_per_agent_max))
+    if (full := grants.no_room(books, ask.holder)) is not None:
+        return books.reply(full)
     books.order += 1
     waiter = Waiter(
         ticket=command.lease_id, ask=ask, attempt=command.attempt, order=books.order, queued_ms=books.now_ms

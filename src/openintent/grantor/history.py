@@ -1,6 +1,6 @@
 """The log, read back from the engine: events of a space, and leases that ended so long ago that memory forgot them."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from openintent import records
@@ -18,9 +18,16 @@ class History:
         self._engine = engine
 
     async def events(
-        self, space: str, *, after: int = 0, limit: int, newest_first: bool = False, types: Collection[str] = ()
+        self,
+        space: str,
+        *,
+        after: int = 0,
+        limit: int,
+        newest_first: bool = False,
+        types: Collection[str] = (),
+        where: Callable[[Event], bool] = lambda _: True,
     ) -> list[Event]:
-        """At most `limit` events of a space with a number above `after`."""
+        """At most `limit` events of a space with a number above `after`, of these types, that are wanted."""
         first, last = event_key(space, after + 1), event_key(space, SEQ_MAX)
         found: list[Event] = []
         # A chunk has one event at least; but who knows how many of them are wanted.
@@ -30,7 +37,11 @@ class History:
             for record in chunks:
                 events: list[Event] = records.decode(record.key, record.value)
                 ordered = reversed(events) if newest_first else events
-                found += [event for event in ordered if event.seq > after and (not types or event.type in types)]
+                found += [
+                    event
+                    for event in ordered
+                    if event.seq > after and (not types or event.type in types) and where(event)
+                ]
             if len(chunks) < most:
                 break
             first, last = (first, chunks[-1].key) if newest_first else (chunks[-1].key + "\x00", last)

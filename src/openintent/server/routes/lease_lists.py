@@ -68,21 +68,24 @@ async def _show_all(service: Service, exchange: Exchange, reply: Reply, command:
     assert command.space is not None
     await service.log_complete()
     # A coordinator's lease ends in the log of what it coordinates, under names of its own.
-    events = await service.grantor.history.events(
-        home_of(command.space), limit=command.limit, newest_first=True, types=ENDS
+    ends = await service.grantor.history.events(
+        home_of(command.space),
+        limit=max(0, command.limit - len(live)),
+        newest_first=True,
+        types=ENDS,
+        where=lambda end: end.lease is not None and end.lease.id not in ids and _wanted(end.lease, command),
     )
-    ended = [event.lease for event in events if event.lease is not None and event.lease.id not in ids]
-    wanted = [
-        lease
-        for lease in ended
-        if lease.space == command.space
+    ended = _shown(service, [end.lease for end in ends if end.lease is not None])
+    service.show(exchange, reply, LeaseList(sorted([*live, *ended], key=lambda lease: lease.token)))
+
+
+def _wanted(lease: Lease, command: ListLeases) -> bool:
+    return (
+        lease.space == command.space
         and command.scope in (None, lease.scope)
         and command.holder in (None, lease.holder)
         and lease.token > command.after_token
-    ]
-    room = max(0, command.limit - len(live))
-    everything = sorted([*live, *_shown(service, wanted[:room])], key=lambda lease: lease.token)
-    service.show(exchange, reply, LeaseList(everything))
+    )
 
 
 def list_queue(service: Service, exchange: Exchange, space: str) -> None:

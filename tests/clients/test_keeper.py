@@ -124,11 +124,11 @@ def test_a_heartbeat_that_hangs_delays_no_soft_stop(keep):
 def test_a_log_that_hangs_delays_no_soft_stop_and_no_heartbeat(keep, monkeypatch):
     release, written = threading.Event(), []
 
-    def hang(message: str, *_: object) -> None:
+    def hang(_level: int, message: str, *_: object) -> None:
         written.append(message)
         release.wait(PATIENCE_S)
 
-    monkeypatch.setattr(words_module.logger, "warning", hang)
+    monkeypatch.setattr(words_module.logger, "log", hang)
     failures = iter([Unavailable(), Unavailable()])
 
     def fail_first(ids: list[str]) -> list[dict]:

@@ -19,7 +19,7 @@ class Log:
         self.written = threading.Semaphore(0)
         self.behave: Callable[[], object] = lambda: None
 
-    def warning(self, message: str, *args: object) -> None:
+    def log(self, _level: int, message: str, *args: object) -> None:
         self.lines.append(message % args)
         self.written.release()
         self.behave()
@@ -40,7 +40,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
 def test_lines_are_written_in_the_order_in_which_they_were_said(log):
     words = Words()
     for number in range(50):
-        words.warn("line %d", number)
+        words.warning("line %d", number)
     log.wait_lines(50)
     assert log.lines == [f"line {number}" for number in range(50)]
 
@@ -49,10 +49,10 @@ def test_behind_a_handler_that_hangs_only_so_many_lines_wait_and_these_are_the_n
     monkeypatch.setattr(words_module, "UNSAID_MAX", 3)
     words, release = Words(), threading.Event()
     log.behave = lambda: release.wait(PATIENCE_S)
-    words.warn("first")
+    words.warning("first")
     log.wait_lines(1)
     for number in range(5):
-        words.warn("line %d", number)
+        words.warning("line %d", number)
     release.set()
     log.wait_lines(3)
     assert log.lines == ["first", "line 2", "line 3", "line 4"]
@@ -64,9 +64,9 @@ def test_a_handler_that_fails_does_not_silence_the_next_line(log, monkeypatch):
     monkeypatch.setattr(threading, "excepthook", lambda _: failed.set())
     words = Words()
     log.behave = lambda: 1 / 0
-    words.warn("first")
+    words.warning("first")
     assert failed.wait(PATIENCE_S)
-    words.warn("second")
+    words.warning("second")
     log.wait_lines(2)
     assert log.lines == ["first", "second"]
 
@@ -75,9 +75,9 @@ def test_a_line_for_which_no_thread_was_to_be_had_is_written_with_the_next(log, 
     words = Words()
     with monkeypatch.context() as starved:
         starved.setattr(threading.Thread, "start", _refuse)
-        words.warn("first")
+        words.warning("first")
     assert log.lines == []
-    words.warn("second")
+    words.warning("second")
     log.wait_lines(2)
     assert log.lines == ["first", "second"]
 

@@ -285,7 +285,7 @@ def test_programs_can_read_every_line_of_a_real_server():
 # The table in the documentation
 
 ROW = re.compile(r"^\| `([^`]+)` \| (\w+) \| `?([\w ]*?)`? ?\| ", re.MULTILINE)
-CALL = re.compile(r"(?:log|logger)\.(debug|info|warning|error|exception)")
+CALL = re.compile(r"(?:log|logger|self\._words)\.(debug|info|warning|error|exception)")
 OURS = re.compile(r"([^%=]+?)((?: \w+=%[drs])*)")
 
 

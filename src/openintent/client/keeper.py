@@ -181,11 +181,11 @@ class Keeper:
                 self._lose(hold, TRUST_ENDED)
             else:
                 hold.warn()
-                self._words.warn("lease at risk id=%s token=%s", hold.id, hold.token)
+                self._words.warning("lease at risk id=%s token=%s", hold.id, hold.token)
 
     def _lose(self, hold: Hold, reason: str) -> None:
         if hold.lose(reason):
-            self._words.warn("lease lost id=%s token=%s reason=%s", hold.id, hold.token, reason)
+            self._words.warning("lease lost id=%s token=%s reason=%s", hold.id, hold.token, reason)
 
     def _ttl_s(self) -> float:
         return min(hold.ttl_s for hold in self._holds.values())
@@ -265,7 +265,7 @@ class Keeper:
         with self._changed:
             if not self._holds or self._closed:
                 return
-            self._words.warn("heartbeat failed tries=%d error=%s", self._failures, exc)
+            self._words.warning("heartbeat failed tries=%d error=%s", self._failures, exc)
             retry_after_s = exc.retry_after if isinstance(exc, Unavailable) else None
             self._renew_at = keeping.retry_at(
                 now=boot_s(),

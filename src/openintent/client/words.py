@@ -21,7 +21,7 @@ class Words:
         self._unsaid: deque[Word] = deque(maxlen=UNSAID_MAX)
         self._speaking = False
 
-    def warn(self, message: str, *args: object) -> None:
+    def warning(self, message: str, *args: object) -> None:
         """Soon, and in the order of the calls. Never waits."""
         with self._lock:
             self._unsaid.append((message, args))
@@ -37,7 +37,7 @@ class Words:
         try:
             while (word := self._next()) is not None:
                 message, args = word
-                logger.warning(message, *args)
+                logger.log(logging.WARNING, message, *args)
         except BaseException:  # of a handler, and for the log's owner to see; the next word is said all the same
             self._speaking = False
             raise

@@ -79,6 +79,21 @@ async def test_a_commit_in_doubt_is_settled_by_the_next_term_of_the_same_writer(
     assert await keys(slow) == ["first", "next"]
 
 
+async def test_a_commit_that_arrives_after_the_journal_was_read_is_found_by_the_next_term(slow: Engine, post: Post):
+    """Who had been reading the log all the time read on in between."""
+    seen = await slow.head()
+    post.keeps = post.COMMIT
+    with pytest.raises(OutcomeUncertain):
+        await slow.commit(expect=seen, head=following(seen), changes=[Put("late", b"")])
+    post.keeps = None
+    await slow.reopen()
+    assert await keys(slow) == ["first"]
+    await post.deliver()
+    await commit(slow, term=2)
+    await commit(slow, Put("next", b""))
+    assert await keys(slow) == ["first", "late", "next"]
+
+
 @folds_by_requests
 async def test_a_part_that_may_arrive_late_leaves_its_commit_in_doubt(slow: Engine, post: Post):
     """The same writer may give its name to another part, unless it begins a new term."""

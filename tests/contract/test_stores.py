@@ -1,8 +1,10 @@
 """What the journal relies on in every store, seen from the store itself: late and repeated folds."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
+from typing import Any
 
 import pytest
 from engine_words import add, commit, keys
@@ -84,3 +86,26 @@ async def test_rows_that_the_writer_adds_after_a_failed_takeover_are_not_missed(
     seen = await commit(writer, Put("third", b""))
     await other.commit(expect=seen, head=Head(2, 1, 1), changes=changes)
     assert await keys(other) == sorted(["first", "second", "third", *(put.key for put in changes)])
+
+
+async def test_a_row_that_is_added_while_two_read_the_log_is_not_missed(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """Both came when the journal had to be read, and the second found that out while the first did it."""
+    writer, read, reads, added = JournaledEngine(store), store.rows, 0, asyncio.Event()
+
+    async def slowly(**asked: Any) -> list[tuple[int, bytes]]:
+        nonlocal reads
+        reads += 1
+        number, found = reads, await read(**asked)
+        if number > 1:
+            await added.wait()
+        return found
+
+    await commit(writer, term=1)
+    monkeypatch.setattr(store, "rows", slowly)
+    first, second = (asyncio.ensure_future(keys(writer)) for _ in range(2))
+    assert await first == []
+    await commit(writer, Put("added", b""))
+    added.set()
+    await second
+    await commit(writer, Put("later", b""))
+    assert await keys(writer) == ["added", "later"]

@@ -169,14 +169,14 @@ class JournaledEngine:
         assert head.token >= expect.token, (head, expect)  # a token that falls is a bug of the writer
         if changes and self._weight > WEIGHT_MAX:
             raise EngineUnavailable("the journal is full: its rows could not be folded for too long")
+        if head.term != expect.term:
+            self._term = -1  # what was sent last in the term before may have arrived since its rows were read
         try:
             await self._append(expect, head, changes)
         except BaseException:
             # Perhaps somebody else writes: what was read of the journal need not be all of it any more.
             self._term = -1
             raise
-        if self._term == expect.term:
-            self._term = head.term
         self._perhaps_fold()
 
     async def _append(self, expect: Head, head: Head, changes: Sequence[Change]) -> None:
@@ -189,6 +189,8 @@ class JournaledEngine:
         self._mine = head.term
         if row is not None:
             self._number = row[0]
+            if self._term == expect.term:
+                self._term = head.term
             self._keep(Row(row[0], tuple(changes), _weight(changes, len(blob))))
 
     async def _in_parts(self, term: int, number: int, blob: bytes) -> bytes:
@@ -218,6 +220,8 @@ class JournaledEngine:
         if self._term == head.term:
             return
         async with self._folding:
+            if self._term == head.term:
+                return  # it was read meanwhile, and there may be more by now
             pending: deque[Row] = deque()
             number, rows = 0, [(0, b"")]
             while rows:

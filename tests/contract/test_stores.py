@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from engine_words import add, commit, keys
+from engine_words import PATIENCE_S, add, commit, keys
 from remote_words import ON_SERVERS
 
 from openintent.engines.base import DeleteRange, Deposed, Head, Put, Record
@@ -109,3 +109,21 @@ async def test_a_row_that_is_added_while_two_read_the_log_is_not_missed(store: S
     await second
     await commit(writer, Put("later", b""))
     assert await keys(writer) == ["added", "later"]
+
+
+async def test_who_reads_the_log_does_not_wait_for_what_is_committed_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    writer, fold, folds = JournaledEngine(store), store.fold, 0
+
+    async def under_load(**asked: Any) -> None:
+        nonlocal folds
+        folds += 1
+        await commit(writer, Put(f"later{folds}", b""))
+        await fold(**asked)
+
+    await commit(writer, Put("k", b""), term=1)
+    monkeypatch.setattr(store, "fold", under_load)
+    async with asyncio.timeout(PATIENCE_S):
+        assert await keys(writer) == ["k"]
+    assert folds == 1

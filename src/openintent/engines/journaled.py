@@ -262,7 +262,9 @@ class JournaledEngine:
                 await asyncio.sleep(FOLD_AGAIN_S)
 
     async def _fold_all(self) -> None:
-        while self._pending:
+        """What there is now: under load more is added all the time, and this would never end."""
+        upto = self._number
+        while self._pending and self._pending[0].number <= upto:
             await self._fold_one()
 
     async def _fold_one(self) -> None:

@@ -5,12 +5,12 @@ import random
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import server_etcd
 import server_zookeeper
-from engine_words import PATIENCE_S, commit, everything, following, keys, opened, until
+from engine_words import LAST, PATIENCE_S, commit, everything, following, keys, opened, until
 from faultproxy import FaultProxy
 from posts import POSTS, Post
 from proving import Figures, size
@@ -18,6 +18,7 @@ from remote_words import ON_SERVERS, SOFTWARE, by_way_of, fold_kept, port_of, wi
 
 from openintent.engines import etcd, open_engine, zookeeper
 from openintent.engines.base import DeleteRange, Deposed, Engine, Head, OutcomeUncertain, Put, Record
+from openintent.engines.journaled import JournaledEngine
 from openintent.errors import EngineError, EngineUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -119,6 +120,22 @@ async def test_a_line_into_nowhere_is_given_up_in_time(url: str, proxy: FaultPro
         proxy.heal()
         await engine.reopen()
         assert await engine.head() == head
+
+
+async def test_who_begins_anew_does_not_wait_for_what_was_asked_before(far: Engine, proxy: FaultProxy):
+    """Such as when a firewall has forgotten all lines, and lets new ones pass."""
+    store: Any = cast("JournaledEngine", far)._store
+    await keys(far)
+    proxy.cut()
+    reading = asyncio.create_task(store.scan("", LAST, limit=1, reverse=False))
+    await until(lambda: any(link.has_hole for link in proxy._links))
+    proxy.requests.drops = proxy.answers.drops = False
+    async with asyncio.timeout(PATIENCE_S / 3):
+        await far.reopen()
+        await commit(far, term=2)
+        assert await keys(far) == ["first"]
+        with pytest.raises(EngineUnavailable):
+            await reading
 
 
 # Slow writers

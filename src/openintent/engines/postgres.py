@@ -137,6 +137,7 @@ class PostgresStore:
 
     async def reconnect(self) -> None:
         await self._front.drop()
+        await self._back.drop()
         await self.head()
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ from engine_words import commit, everything, keys, opened
 from faultproxy import FaultProxy
 from posts import Post
 
-from openintent.engines.base import Engine, OutcomeUncertain, Put
+from openintent.engines.base import Engine, Put
 from openintent.errors import EngineUnavailable
 
 # Each has a module `server_<name>.py` beside this one: `missing()` says what is not installed, and `running(folder)` is
@@ -37,9 +37,9 @@ async def one_commit(url: str) -> Engine:
 
 
 async def fold_kept(slow: Engine, post: Post, fold: int = 0) -> None:
-    """A fold of the slow writer leaves it, and does not arrive."""
+    """A fold of the slow writer leaves it, and does not arrive. Whoever reads is told that this cannot be done now."""
     post.keeps = post.FOLDS[fold]
-    with pytest.raises(OutcomeUncertain):
+    with pytest.raises(EngineUnavailable):
         await everything(slow)
     post.keeps = None
 

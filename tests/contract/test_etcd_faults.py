@@ -81,7 +81,7 @@ async def test_a_fold_that_was_given_up_and_arrives_in_the_midst_of_the_next_sto
         return revision
 
     monkeypatch.setattr(store, "_fold_some", second_is_kept)
-    with pytest.raises(OutcomeUncertain):
+    with pytest.raises(EngineUnavailable):
         await everything(slow)
     monkeypatch.undo()
     assert not await post.deliver()

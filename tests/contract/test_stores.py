@@ -12,6 +12,7 @@ from remote_words import ON_SERVERS
 
 from openintent.engines.base import DeleteRange, Deposed, Head, Put, Record
 from openintent.engines.journaled import JournaledEngine, Store
+from openintent.errors import EngineUnavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -127,3 +128,19 @@ async def test_who_reads_the_log_does_not_wait_for_what_is_committed_meanwhile(
     async with asyncio.timeout(PATIENCE_S):
         assert await keys(writer) == ["k"]
     assert folds == 1
+
+
+async def test_who_reads_the_log_while_another_takes_over_is_told_that_it_cannot_be_read(
+    kind: str, url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    writer, fold = JournaledEngine(store), store.fold
+
+    async def too_late(**asked: Any) -> None:
+        async with opened_store(kind, url) as other:
+            await commit(JournaledEngine(other), term=2, member="b")
+        await fold(**asked)
+
+    await commit(writer, Put("k", b""), term=1)
+    monkeypatch.setattr(store, "fold", too_late)
+    with pytest.raises(EngineUnavailable, match="written by 'b'"):
+        await keys(writer)

@@ -24,6 +24,7 @@ from openintent.engines.base import (
     Guarantees,
     Head,
     New,
+    OutcomeUncertain,
     Put,
     Record,
 )
@@ -150,7 +151,10 @@ class JournaledEngine:
         if head.term != self._mine and head != Head():
             raise EngineUnavailable(f"{head.member or 'another member'} writes: only the writer may read all of it")
         await self._read_rows(head)
-        await self._fold_all()
+        try:
+            await self._fold_all()
+        except (Deposed, OutcomeUncertain) as failure:  # whoever reads has asked for nothing that may have happened
+            raise EngineUnavailable(str(failure)) from failure
         return await self._store.scan(first, last, limit=limit, reverse=reverse) if limit > 0 else []
 
     async def reopen(self) -> None:

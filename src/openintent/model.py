@@ -175,7 +175,7 @@ class Attempt(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     key: str
     kind: str  # lease, intent, portfolio, decision or arbitration
     print: bytes  # of the request's meaning
-    target: str  # the id of what it made, and its date where nothing else keeps that
+    target: str  # the id of what it made, and what else tells that, or is kept nowhere else
     until_ms: int = 0  # 0 while what it made is alive
     # while it runs
     batch: int = 0
@@ -203,6 +203,7 @@ class Intent(msgspec.Struct, array_like=True, kw_only=True):
     state_bytes: int = 0
     patches: int = 0  # patch records that follow the whole one
     batch: int = 0
+    created_seq: int = 0  # kept: the event of its creation; last, so that records which lack it are still read
 
 
 class Patch(msgspec.Struct, array_like=True, frozen=True):

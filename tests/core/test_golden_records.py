@@ -4,6 +4,7 @@
 is such a file made anew (`pytest --rewrite-traces` writes it); those of old formats stay, and must still load. So must
 `records-v1-first.txt`, whose leases lack the fields that were added at their end; its waiters, cooldowns and attempts
 have one more, which nobody read. In both it and `records-v1-second.txt` the grant of a lease is a payload like others.
+In these and in `records-v1-third.txt` an intent does not say by which event it was created, nor an attempt for which.
 """
 
 from pathlib import Path
@@ -15,13 +16,14 @@ from openintent import records
 from openintent.core import commands
 from openintent.core.ledger import LOADED_KINDS, Ledger
 from openintent.errors import EngineCorrupt
-from openintent.model import Limits
+from openintent.model import Intent, Limits
 from openintent.server.views import Views
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "records-v1.txt"
 FIRST = GOLDEN.with_name("records-v1-first.txt")
 SECOND = GOLDEN.with_name("records-v1-second.txt")
-ALL = pytest.mark.parametrize("path", [GOLDEN, FIRST, SECOND], ids=lambda path: path.stem)
+THIRD = GOLDEN.with_name("records-v1-third.txt")
+ALL = pytest.mark.parametrize("path", [GOLDEN, FIRST, SECOND, THIRD], ids=lambda path: path.stem)
 INTENT = "intent:report"
 
 
@@ -100,10 +102,18 @@ def test_a_lease_that_lacks_the_newer_fields_is_one_that_nobody_asked_for(path, 
 
 
 def test_what_waiters_cooldowns_and_attempts_no_longer_have_is_not_missed():
-    now, first = loaded(GOLDEN).books, loaded(FIRST).books
+    now, first = loaded(THIRD).books, loaded(FIRST).books
     assert now.attempts == first.attempts
     assert list(now.spaces["space:s"].cooldowns) == list(first.spaces["space:s"].cooldowns)
     assert now.waiters["L2"] == first.waiters["L2"]
+
+
+@ALL
+def test_a_request_that_version_1_has_carried_out_is_not_carried_out_again(path):
+    ledger = loaded(path)
+    made = Intent(id="report", title="Report", state={"notes": ["x" * 5_000]})
+    command = commands.CreateIntent(intent=made, chosen_id=True, actor="ann", attempt="made")
+    assert ledger.apply(command, 1_000).answer.intent.version == 3
 
 
 @ALL

@@ -69,6 +69,22 @@ def test_an_intent_whose_id_was_made_up_for_it_is_made_once(world):
     assert isinstance(first, IntentSeen)
 
 
+def create_chosen(world):
+    return world.create("i3", title="T", actor="ann", attempt=ATTEMPT)
+
+
+@pytest.mark.parametrize("ask", [patch, set_status, create_chosen])
+@pytest.mark.parametrize("restart", [lambda world: None, World.stop, World.crash], ids=["running", "stop", "crash"])
+def test_a_repeat_is_not_told_that_it_acted_on_another_intent_under_the_same_id(world, ask, restart):
+    id_ = ask(world).intent.id
+    world.delete(id_)
+    another = world.create(id_, title="T", actor="ann").intent
+    world.commit()
+    restart(world)
+    assert ask(world) == AttemptReused(ATTEMPT)
+    assert world.books.intents[id_].version == another.version == 1
+
+
 OTHERS = [
     (decide, {"intent_id": "i2"}),
     (decide, {"type": "completion"}),

@@ -48,8 +48,9 @@ def create(books: Books, command: CreateIntent) -> Reply:
     intent.created_at_ms = intent.updated_at_ms = books.date_ms
     place(books, intent)
     keep(books, intent)
-    _remember(books, actor, command.attempt, intent.print, intent.id)
-    books.log("intent_created", intent_space(intent.id), actor, payload={"title": intent.title})
+    event = books.log("intent_created", intent_space(intent.id), actor, payload={"title": intent.title})
+    intent.created_seq = event.seq
+    _remember(books, actor, command.attempt, intent.print, _which(intent))
     return books.reply(IntentSeen(intent), after=intent.batch)
 
 
@@ -66,8 +67,8 @@ def place(books: Books, intent: Intent) -> None:
 
 def _print(command: CreateIntent) -> bytes:
     """Of what the request said: an id that was made up for it is not part of that."""
-    intent = command.intent
-    said = {name: getattr(intent, name) for name in intent.__struct_fields__ if command.chosen_id or name != "id"}
+    intent, unsaid = command.intent, {"created_seq"} if command.chosen_id else {"created_seq", "id"}
+    said = {name: getattr(intent, name) for name in intent.__struct_fields__ if name not in unsaid}
     return fingerprint("intent", said)
 
 
@@ -123,7 +124,7 @@ def patch_state(books: Books, command: PatchState) -> Reply:
     )
     if refusal is not None:
         return books.reply(refusal)
-    _remember(books, command.actor, command.attempt, print_, intent.id)
+    _remember(books, command.actor, command.attempt, print_, _which(intent))
     payload = {"version": intent.version, "patches": [_shown(step) for step in command.steps]}
     books.log("state_patched", intent_space(intent.id), command.actor, payload=payload)
     return books.reply(IntentSeen(intent), after=intent.batch)
@@ -178,7 +179,7 @@ def set_status(books: Books, command: SetStatus) -> Reply:
     intent.status = command.status
     new_version(books, intent)
     keep(books, intent)
-    _remember(books, command.actor, command.attempt, print_, intent.id)
+    _remember(books, command.actor, command.attempt, print_, _which(intent))
     books.log("status_changed", intent_space(intent.id), command.actor, payload=payload)
     return books.reply(IntentSeen(intent), after=intent.batch)
 
@@ -219,9 +220,15 @@ def _remember(books: Books, actor: str, key: str | None, print_: bytes, target: 
     attempts.settle(books, actor, key, kind="intent", print_=print_, target=target)
 
 
+def _which(intent: Intent) -> str:
+    """Not only by its id: it may be deleted, and another one made under that."""
+    return f"{intent.id} {intent.created_seq}"
+
+
 def _repeat(books: Books, known: Attempt, print_: bytes) -> Reply:
-    intent = books.intents.get(known.target)
-    if known.print != print_ or intent is None:
+    id_, _, seq = known.target.partition(" ")
+    intent = books.intents.get(id_)
+    if known.print != print_ or intent is None or intent.created_seq != int(seq or 0):
         return books.reply(AttemptReused(known.key))
     return books.reply(IntentSeen(intent), after=intent.batch)
 

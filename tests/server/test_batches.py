@@ -63,6 +63,28 @@ def test_an_answer_shows_no_more_of_intents_than_it_may_and_the_others_get_their
     assert "too large together" in answers[4]["body"]["error"]["message"]
 
 
+def test_what_a_batch_puts_into_an_intent_counts_in_all_its_later_answers(api, intent):
+    large = {"state": {"text": "x" * 1_000_000}}
+    answers = sent(api, part("PATCH", f"{intent}/state", large, if_match="*"), *[part("GET", intent)] * 5)
+    assert statuses(answers) == [200] * 4 + [422] * 2
+
+
+def test_what_a_batch_puts_in_the_place_of_something_else_does_not_add_up(api, intent):
+    same = part("PATCH", f"{intent}/state", {"state": {"text": "x" * 2_000}}, if_match="*")
+    answers = sent(api, *[same] * 200, part("GET", intent))
+    assert statuses(answers) == [200] * 201
+    assert answers[-1]["body"]["version"] == 201
+
+
+def test_what_an_intent_has_besides_its_state_counts_as_well(api, name):
+    others = [f"{name}-{'o' * 100}-{n}" for n in range(600)]
+    for other in others:
+        api.post("/intents", {"id": other, "title": "T"})
+    api.post("/intents", {"id": name, "title": "T", "depends_on": others, "description": "d" * 10_000})
+    answers = sent(api, *[part("GET", f"/intents/{name}")] * 100)
+    assert 422 in statuses(answers)
+
+
 def test_a_refused_part_costs_the_others_nothing(api, space):
     api.lease(space, agent="eve", scope="held")
     answers = sent(

@@ -113,6 +113,10 @@ class Service:
             self._gathering = False
             self._decide()
 
+    def settle(self) -> None:
+        """Have what was asked so far decided before the end of the turn, for whoever must see what becomes of it."""
+        self._decide()
+
     def ask(self, exchange: Exchange, command: Command, show: Render | None) -> None:
         """Have the ledger decide and the answer shown, now or at the end of the turn."""
         self._asked.append((exchange, command, show))

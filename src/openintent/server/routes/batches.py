@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from openintent.grantor.grantor import NotServing
+from openintent.model import Intent
 from openintent.server import bodies, problems
 from openintent.server.exchange import Exchange
 from openintent.server.heads import Head
@@ -47,7 +48,10 @@ class Batch:
         self.exchange = exchange
         self._service = service
         self._unanswered = 0
-        self._intent_bytes = 0
+        self._ready: list[Part] = []  # to be carried out, in their order
+        self._intent_bytes = 0  # of those that the answers so far show, and the ready ones will at most
+        self._shown_bytes = 0  # of the first
+        self._put_bytes: dict[str, int] = {}  # into each intent by what is ready: all that is behind it shows that
         self._shared = {name: value for name, value in exchange.headers.items() if name not in NOT_SHARED}
         # Who asks, and what else the headers say, is found out by the first part for all of them.
         self.head = exchange.head or Head(self._shared, 0)
@@ -63,11 +67,34 @@ class Batch:
         body = b"" if asked.body is UNSET else bytes(asked.body)
         return Part(self._service, asked.method, asked.path, "", headers, body, batch=self)
 
-    def has_room(self, size: int) -> bool:
-        """For so much of an intent. Leases are small, but of intents a short request may show many megabytes."""
+    def add(self, part: Part) -> None:
+        self._ready.append(part)
+
+    def carry_out(self) -> list[Part]:
+        ready, self._ready = self._ready, []
+        if ready:
+            self._service.dispatch_all(ready)
+        return ready
+
+    def has_room(self, part: Part, intent_id: str) -> bool:
+        """For about as much of an intent as this part will show. Leases are small, but intents may have megabytes."""
+        if self._counted(intent_id, put=len(part.body)):
+            return True
+        ready = self.carry_out()
+        self._service.settle()  # now it is known how much they show, and what they made of the intent
+        self._shown_bytes += sum(len(each.payload) for each in ready if _shows_intent(each))
+        self._intent_bytes = self._shown_bytes
+        self._put_bytes.clear()
+        return self._counted(intent_id, put=len(part.body))
+
+    def _counted(self, intent_id: str, *, put: int) -> bool:
+        intent = self._service.grantor.books.intents.get(intent_id)
+        put += self._put_bytes.get(intent_id, 0)
+        size = put if intent is None else put + bytes_of(intent)
         if self._intent_bytes + size > INTENT_BYTES_MAX:
             return False
         self._intent_bytes += size
+        self._put_bytes[intent_id] = put
         return True
 
     def count(self) -> None:
@@ -91,9 +118,11 @@ def send_batch(service: Service, exchange: Exchange) -> None:
     if not service.grantor.leads:
         raise NotServing  # it is passed on as a whole, which no part is
     batch = Batch(service, exchange)
-    parts = [batch.part(asked) for asked in requests]
-    exchange.parts = parts
-    service.dispatch_all([part for part in parts if _fits(service, part)])
+    exchange.parts = parts = [batch.part(asked) for asked in requests]
+    for part in parts:
+        if _fits(service, part):
+            batch.add(part)
+    batch.carry_out()
 
 
 def _fits(service: Service, part: Part) -> bool:
@@ -105,7 +134,7 @@ def _fits(service: Service, part: Part) -> bool:
         return True  # it will be told that nothing is there, as it would be by itself
     elif not found.route.hot or found.route.view is BatchView:
         refusal = problems.not_offered("path", "this is not offered in a batch: send it by itself")
-    elif found.route.view is IntentView and not part.batch.has_room(_shown_bytes(service, part, found.names)):
+    elif found.route.view is IntentView and not part.batch.has_room(part, unquote(found.names[0])):
         refusal = problems.not_offered("path", "the intents of this batch are too large together: send it by itself")
     else:
         part.route, part.names = found.route, found.names
@@ -116,10 +145,13 @@ def _fits(service: Service, part: Part) -> bool:
     return False
 
 
-def _shown_bytes(service: Service, part: Part, names: list[str]) -> int:
-    """About how much of an intent the answer will show: its state, and what the request puts there."""
-    intent = service.grantor.books.intents.get(unquote(names[0]))
-    return len(part.body) + (0 if intent is None else intent.state_bytes)
+def _shows_intent(part: Part) -> bool:
+    return part.route is not None and part.route.view is IntentView
+
+
+def bytes_of(intent: Intent) -> int:
+    """About how much an answer that shows it has; what is not counted is small, whatever it is."""
+    return intent.state_bytes + len(intent.description) + bodies.SLUG_CHARS_MAX * len(intent.depends_on)
 
 
 ROUTES: Final = [

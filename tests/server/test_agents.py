@@ -51,6 +51,19 @@ def shape(answer):
 # The registry
 
 
+def test_an_agent_whose_name_is_a_word_of_a_path_is_one_like_any_other(api, space):
+    register(api, "register")
+    lease = api.lease(space, agent="register")
+    held = {"leases": [{"id": lease["id"], "token": lease["token"]}]}
+    for _ in range(3):  # also when it is known from before
+        answer = api.post("/agents/register/heartbeat", held, agent="register")
+        assert [each["verdict"] for each in answer.json()["leases"]] == ["renewed"]
+    assert api.get("/agents/register/record").json()["agent_id"] == "register"
+    assert api.delete("/agents/register", agent="register").json()["status"] == "deregistered"
+    answer = api.send("PUT", "/agents/register")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "DELETE, POST")
+
+
 def test_an_agent_has_these_fields_and_no_others(api, agent):
     seen = register(api, agent)
     assert shape(seen) == AGENT_FIELDS

@@ -5,7 +5,7 @@ name is decoded once. Where a path leads without its last segment is remembered:
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -100,19 +100,26 @@ class Router:
         above, slash, last = path.rpartition("/")
         place = self._places.get(above) or self._descend(above)
         if place is None or not slash or not last:
-            return None
+            return self._find_any(method, path)
         node, names = place
         leaf = node.get(last)
         if leaf is None:
             leaf = node.get(ANY)
             if leaf is None:
-                return None
+                return self._find_any(method, path)
             names = [*names, last]
         methods: dict[str, Route] = leaf.get("", {})
         route = methods.get(method)
         if route is not None:
             return Match(route, names if names is not place[1] else names.copy())
-        return sorted(methods) or None
+        return self._find_any(method, path)
+
+    def _find_any(self, method: str, path: str) -> Match | list[str] | None:
+        """The same by every way there is: a name may read like a word, as that of an agent called `register`."""
+        tree, *segments = self._tree_of(path)
+        ways = list(_ways(tree, segments))
+        matches = (Match(methods[method], names) for methods, names in ways if method in methods)
+        return next(matches, None) or sorted({each for methods, _ in ways for each in methods}) or None
 
     def door(self, method: str, path: str) -> Door:
         """What can be asked there often. The path ends with the slash before its last segment."""
@@ -150,6 +157,17 @@ class Router:
             self._places.clear()
         place = self._places[above] = (node, names)
         return place
+
+
+def _ways(node: dict[str, Any], segments: list[str]) -> Iterator[tuple[dict[str, Route], list[str]]]:
+    """What is at the ends of all ways down, and the names on each; words come before names."""
+    if not segments:
+        yield node.get("", {}), []
+    elif segments[0]:
+        first, *rest = segments
+        for child, names in ((node.get(first), []), (node.get(ANY), [first])):
+            for methods, more in () if child is None else _ways(child, rest):
+                yield methods, [*names, *more]
 
 
 def arguments(route: Route, names: list[str]) -> tuple[str | None, ...]:

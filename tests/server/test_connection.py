@@ -144,6 +144,21 @@ def test_a_waiter_that_vanishes_leaves_the_queue_even_with_requests_behind_it(li
     assert line.ask(request("DELETE", f"{space}/leases/{lease['id']}")).status == 200
 
 
+def test_of_waiters_that_vanish_together_none_is_granted_what_another_leaves(line, server_url, space):
+    def everybody(what, where):
+        return [each["agent_id"] for each in line.ask(request("GET", f"{space}/{where}")).json()[what]]
+
+    line.ask(request("POST", f"{space}/leases", {"scope": "a"}))
+    with Line(server_url) as waiting:
+        waits = [("bob", "*"), ("cid", "b"), ("dan", "b")]  # only the first stands in the way of the others
+        waiting.send(
+            *(request("POST", f"{space}/leases", {"scope": s, "wait_seconds": 60}, agent=agent) for agent, s in waits)
+        )
+        _until(lambda: len(everybody("waiters", "queue")) == len(waits))
+    _until(lambda: not everybody("waiters", "queue"))
+    assert everybody("leases", "leases") == ["ada"]
+
+
 def _queue_length(line, space):
     return line.ask(request("POST", f"{space}/leases", {"scope": "a"}, agent="eve")).json()["queue_length"]
 

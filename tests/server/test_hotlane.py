@@ -171,7 +171,7 @@ async def test_a_lost_connection_concerns_every_request_on_it(house, line):
     house.office.answer(0)
     line.transport.closed = True
     line.connection_lost(None)
-    assert house.office.abandoned == [22, 33]
+    assert house.office.abandoned == [33, 22]
     assert first.done
     third.send()
     assert line.transport.statuses() == [200]

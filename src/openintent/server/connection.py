@@ -87,7 +87,7 @@ class Connection(HttpToolsProtocol, Swept):
             del self.addresses[self.address]
         unanswered = tuple(self.pipeline)
         self.pipeline.clear()
-        for cycle in unanswered:
+        for cycle in reversed(unanswered):  # the last one first: none moves up to a grant that it would not hear of
             if cycle.hot:
                 cycle.gone()
             else:

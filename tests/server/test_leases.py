@@ -245,6 +245,17 @@ def test_a_list_of_all_has_the_live_ones_however_many_have_ended_since(api, inte
     assert [lease["id"] for lease in shown] == [live["id"], ended["id"]]
 
 
+def test_the_pages_of_a_list_of_all_have_every_live_one(api, intent):
+    live = [api.lease(intent, scope=f"held {n}")["id"] for n in range(5)]
+    api.delete(f"/leases/{api.lease(intent, scope='short')['id']}")
+    pages, after = [], 0
+    while after is not None:
+        page = api.get(f"{intent}/leases", params={"status": "all", "limit": 2, "after": after}).json()
+        pages.append([lease["id"] for lease in page["leases"] if lease["status"] == "active"])
+        after = page["next"]
+    assert pages == [live[:2], live[2:4], live[4:]]
+
+
 def test_a_narrowed_list_of_all_finds_what_ended_long_before_others_did(api, intent):
     wanted = api.lease(intent, scope="wanted", agent="bob")
     api.delete(f"/leases/{wanted['id']}", agent="bob")

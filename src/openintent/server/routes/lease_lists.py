@@ -53,7 +53,11 @@ def list_leases(service: Service, exchange: Exchange, space: str | None) -> None
 
 def _show_leases(service: Service, exchange: Exchange, reply: Reply, leases: list[Lease], *, more: bool) -> None:
     shown = _shown(service, leases)
-    service.show(exchange, reply, LeaseList(shown, str(leases[-1].token) if more else None))
+    service.show(exchange, reply, LeaseList(shown, _next(shown, more=more)))
+
+
+def _next(live: list[LeaseView], *, more: bool) -> str | None:
+    return str(live[-1].token) if more else None
 
 
 def _shown(service: Service, leases: list[Lease]) -> list[LeaseView]:
@@ -64,6 +68,7 @@ def _shown(service: Service, leases: list[Lease]) -> list[LeaseView]:
 async def _show_all(service: Service, exchange: Exchange, reply: Reply, command: ListLeases) -> None:
     """The live ones, and of the ended ones the newest, as far as they fit on a page."""
     live = _shown(service, reply.answer.leases)  # before anything is awaited, as in `get_lease`
+    following = _next(live, more=reply.answer.more)
     ids = {lease.id for lease in live}
     assert command.space is not None
     await service.log_complete()
@@ -76,7 +81,7 @@ async def _show_all(service: Service, exchange: Exchange, reply: Reply, command:
         where=lambda end: end.lease is not None and end.lease.id not in ids and _wanted(end.lease, command),
     )
     ended = _shown(service, [end.lease for end in ends if end.lease is not None])
-    service.show(exchange, reply, LeaseList(sorted([*live, *ended], key=lambda lease: lease.token)))
+    service.show(exchange, reply, LeaseList(sorted([*live, *ended], key=lambda lease: lease.token), following))
 
 
 def _wanted(lease: Lease, command: ListLeases) -> bool:

@@ -209,6 +209,25 @@ def test_a_body_that_arrives_in_pieces_is_one_body(line, name, size):
     assert line.reply().json()["state"] == {"x": "y" * size}
 
 
+@pytest.mark.parametrize("path", ["/spaces/{}/leases", "/intents"])  # one for each lane
+@pytest.mark.parametrize("zeros", [1, 20, 5_000])
+def test_a_length_may_begin_with_zeros(line, name, path, zeros):
+    body = json.dumps({"title": "Report"} if path == "/intents" else {"scope": "a"})
+    length = "0" * zeros + str(len(body))
+    head = request("POST", path.format(name), None, CONTENT, f"Content-Length: {length}")
+    assert line.ask(head + body.encode()).status == 200
+    assert line.ask(request("GET", "/intents")).status == 200
+
+
+@pytest.mark.parametrize("blanks", [" ", "\t", "  \t "])
+def test_blanks_behind_a_header_are_no_part_of_it(line, space, name, blanks):
+    body = json.dumps({"scope": "a"}).encode()
+    headers = (CONTENT, f"Content-Length: {len(body)}{blanks}", f"Idempotency-Key: {name}{blanks}")
+    for _ in range(2):
+        lease = line.ask(request("POST", f"{space}/leases", None, *headers, agent=f"ada{blanks}") + body).json()
+        assert (lease["agent_id"], lease["scope"]) == ("ada", "a")
+
+
 # Refusals
 
 

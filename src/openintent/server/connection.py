@@ -21,10 +21,16 @@ NOTHING_YET: Final[dict[bytes, bytes]] = {}  # the headers of a connection on wh
 RETRY_AFTER: Final = b"retry-after: 1\r\n"
 HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)  # where there is none, a hang-up is told without being asked for
 TOO_MANY: Final = "too many connections; nothing happened"
+LENGTH_DIGITS_MAX: Final = 20  # of the numbers that the parser lets pass; before them may be thousands of zeros
 
 
 class Stop(Exception):
     """Raised in a callback of the parser to end its work: the rest of the chunk is not wanted."""
+
+
+def length_of(value: bytes) -> int:
+    """What a Content-Length says that the parser has let pass."""
+    return int(value[-LENGTH_DIGITS_MAX:])
 
 
 class Connection(HttpToolsProtocol, Swept):

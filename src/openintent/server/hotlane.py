@@ -18,7 +18,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from openintent.server.connection import NOTHING_YET, RETRY_AFTER, TOO_MANY, Connection, Stop
+from openintent.server.connection import NOTHING_YET, RETRY_AFTER, TOO_MANY, Connection, Stop, length_of
 from openintent.server.cycles import PIPELINED_MAX, TRANSPORT, AsgiCycle, HotCycle, Service
 from openintent.server.exchange import USUAL, next_number
 from openintent.server.heads import VERSION, Heads
@@ -126,7 +126,7 @@ class HotProtocol(Connection):
             self._check_room()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name, fields = name.lower(), self.fields
+        name, value, fields = name.lower(), value.rstrip(b" \t"), self.fields
         if name in fields:
             self._repeat(name, value)
         else:
@@ -337,10 +337,10 @@ class HotProtocol(Connection):
             self._reject(400, "bad_request", "transfer-encoding: only chunked is offered")
         if fields.get(b"expect", b"100-continue").lower() != b"100-continue":
             self._reject(417, "bad_request", "expect: only 100-continue is offered")
-        if int(length) > bounds.body_bytes_max:
+        if length_of(length) > bounds.body_bytes_max:
             self._reject(413, "body_too_large", f"a body of more than {bounds.body_bytes_max} bytes")
         # The parser takes a body behind an upgrade for the other protocol: the request would be carried out without it.
-        if self.parser.should_upgrade() and (coding is not None or int(length)):
+        if self.parser.should_upgrade() and (coding is not None or length_of(length)):
             self._reject(400, "bad_request", "an upgrade with a body")
 
     def _scope(self, method: str) -> Any:
@@ -382,7 +382,7 @@ def _plain(fields: dict[bytes, bytes]) -> bool:
     if b"transfer-encoding" in fields or b"expect" in fields or b"upgrade" in fields:
         return False
     length = fields.get(b"content-length")
-    return length is None or len(length) < 5 or int(length) <= HOT_BODY_MAX
+    return length is None or len(length) < 5 or length_of(length) <= HOT_BODY_MAX
 
 
 def hot_protocol(service: Service, bounds: Bounds) -> type[HotProtocol]:

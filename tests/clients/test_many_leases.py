@@ -70,6 +70,13 @@ async def test_more_than_one_batch_holds_are_several(client):
     assert await client.get_leases(space=f"many-{client.agent_id}") == []
 
 
+async def test_all_of_them_are_listed_though_a_page_has_no_room_for_all(client):
+    space = f"pages-{client.agent_id}"
+    leases = await client.acquire_leases(space=space, scopes=[f"s{n}" for n in range(1_100)])
+    assert [lease.id for lease in await client.get_leases(space=space)] == [lease.id for lease in leases]
+    assert await client.release_leases(leases) == [None] * len(leases)
+
+
 async def test_what_they_carry_may_be_more_than_one_request_can(client, intent):
     scopes = [f"s{n}" for n in range(100)]
     leases = await client.acquire_leases(intent.id, scopes, metadata={"text": "x" * 16_000})

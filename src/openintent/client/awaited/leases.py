@@ -218,8 +218,8 @@ class Leases(Base):
         agent_id: str | None = None,
     ) -> list[Lease]:
         where = spelling.space_of(intent_id, space)
-        seen = await self._ask(calls.get_leases(where, status=status, scope=scope, agent_id=agent_id))
-        return self._holder.take_all(seen.items)
+        asked = partial(calls.get_leases, where, status=status, scope=scope, agent_id=agent_id)
+        return self._holder.take_all(await self._all(lambda at: asked(after=at)))
 
     async def list_leases(
         self, *, agent_id: str | None = None, space: str | None = None, status: str = "active"

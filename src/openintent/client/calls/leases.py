@@ -96,8 +96,10 @@ def get_lease(lease_id: str) -> Call[Seen]:
     return Call("GET", lease_path(lease_id), replies.lease_story)
 
 
-def get_leases(space: str, *, status: str, scope: str | None, agent_id: str | None) -> Call[Page[Seen]]:
-    asked = {"status": status, "scope": scope, "agent_id": agent_id}
+def get_leases(
+    space: str, *, status: str, scope: str | None, agent_id: str | None, after: str | None
+) -> Call[Page[Seen]]:
+    asked = {"status": status, "scope": scope, "agent_id": agent_id, "after": after}
     if space.startswith(COORDINATOR_SPACE):  # what is below their path tells of coordinators, not of leases
         return Call("GET", f"/leases{query(space=space, **asked)}", replies.leases)
     return Call("GET", f"{leases_path(space)}{query(**asked)}", replies.leases)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Unpack
 
 from msgspec import UNSET
@@ -189,8 +190,8 @@ class Leases(Base):
         agent_id: str | None = None,
     ) -> list[Lease]:
         where = spelling.space_of(intent_id, space)
-        seen = self._ask(calls.get_leases(where, status=status, scope=scope, agent_id=agent_id))
-        return self._holder.take_all(seen.items)
+        asked = partial(calls.get_leases, where, status=status, scope=scope, agent_id=agent_id)
+        return self._holder.take_all(self._all(lambda at: asked(after=at)))
 
     def list_leases(
         self, *, agent_id: str | None = None, space: str | None = None, status: str = "active"

@@ -1,6 +1,7 @@
 """Assignments whose handler fails: tried again after a delay, then parked for a person; and what is done stays done."""
 
 import asyncio
+import sys
 from datetime import timedelta
 
 import pytest
@@ -175,6 +176,34 @@ async def test_an_error_that_is_not_worth_another_try_gets_none(stage, agent):
         intent = await stage.assigned()
         parked = await stage.until_status(intent, "parked")
     assert [failure.error for failure in stage.record(parked).failures] == ["ConnectionResetError", "KeyError"]
+
+
+async def awaits_what_is_cancelled(_self, _intent):
+    task = asyncio.create_task(asyncio.Event().wait())
+    task.cancel()
+    await task
+
+
+def is_cancelled_inside(_self, _intent):
+    asyncio.run(awaits_what_is_cancelled(None, None))
+
+
+def exits(_self, _intent):
+    sys.exit(0)
+
+
+@pytest.mark.parametrize("handler", [awaits_what_is_cancelled, is_cancelled_inside, exits], ids=lambda it: it.__name__)
+async def test_a_handler_that_ends_itself_has_failed_and_ends_no_agent(stage, agent, handler):
+    @agent(retry=Retry(max_attempts=2, base_delay_seconds=0.01))
+    class Worker:
+        handle = on_assignment(handler)
+
+    async with running(Worker):
+        intent = await stage.assigned()
+        parked = await stage.until_status(intent, "parked")
+        another = await stage.assigned()
+        await stage.until_status(another, "parked")
+    assert [failure.error for failure in stage.record(parked).failures] == ["RuntimeError", "RuntimeError"]
 
 
 @pytest.mark.parametrize("returned", [7, {"x": object()}, {1: 2}], ids=["no dict", "no JSON", "no names"])

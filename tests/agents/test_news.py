@@ -78,6 +78,23 @@ async def test_events_are_told_by_their_type(stage, agent, told):
     assert told.empty()
 
 
+async def test_a_handler_that_awaits_what_is_cancelled_ends_no_agent(stage, agent, told):
+    @agent()
+    class Watcher:
+        @on_event("comment")
+        async def heard(self, intent, event):
+            told.put_nowait(event.payload["message"])
+            task = asyncio.create_task(asyncio.Event().wait())
+            task.cancel()
+            await task
+
+    async with running(Watcher):
+        intent = await stage.assigned()
+        for message in ("first", "second"):
+            await stage.boss.log_event(intent.id, "comment", {"message": message})
+            assert await soon(told.get()) == message
+
+
 async def test_completions_are_told_also_of_what_is_only_watched(stage, name, server_url, told):
     watched = await stage.boss.create_intent("Watched")
     portfolio = await stage.boss.create_portfolio("All")

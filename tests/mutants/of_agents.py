@@ -36,8 +36,8 @@ MUTANTS: Final = (
         (
             Edit(
                 "agents/calling.py",
-                "            return await handler(*told)",
-                "            return await asyncio.shield(asyncio.ensure_future(handler(*told)))",
+                "        return await handler(*told)",
+                "        return await asyncio.shield(asyncio.ensure_future(handler(*told)))",
             ),
         ),
         (FLEET, IN_TIME),

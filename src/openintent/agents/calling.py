@@ -33,11 +33,13 @@ class Handlers:
 
     async def call(self, hooked: Hooked, *offered: Any) -> Any:
         handler: Callable[..., Any] = getattr(self._agent, hooked.name)
-        told = accepted(handler, offered)
-        if inspect.iscoroutinefunction(handler):
-            return await handler(*told)
-        returned = await _in_thread(partial(handler, *told), name=f"openintent-{hooked.name}")
-        return await returned if inspect.isawaitable(returned) else returned
+        try:
+            return await _returned(handler, accepted(handler, offered), name=f"openintent-{hooked.name}")
+        except asyncio.CancelledError as cancelled:
+            if _is_to_end():
+                raise
+            # What was cancelled is something that the handler awaited. Nobody asked the handler itself to end.
+            raise RuntimeError(f"{hooked.name} awaited what was cancelled") from cancelled
 
     async def tell(self, kind: str, *offered: Any) -> None:
         """Call all of a kind. One that raises is reported, and concerns nobody else."""
@@ -50,6 +52,18 @@ class Handlers:
         except Exception:
             logger.exception("handler failed handler=%s agent=%s", hooked.name, self._agent.agent_id)
             return None
+
+
+async def _returned(handler: Callable[..., Any], told: tuple[Any, ...], *, name: str) -> Any:
+    if inspect.iscoroutinefunction(handler):
+        return await handler(*told)
+    returned = await _in_thread(partial(handler, *told), name=name)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+def _is_to_end() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 async def _in_thread(act: Callable[[], Any], *, name: str) -> Any:
@@ -103,6 +117,10 @@ class _Outcome:
     def of(self, act: Callable[[], Any]) -> None:
         try:
             self._returned = act()
+        except SystemExit as exited:
+            # Raised on the event loop it would end the agent, and all that it does.
+            self._raised = RuntimeError(f"it called sys.exit({exited.code!r})")
+            self._raised.__cause__ = exited
         except BaseException as raised:  # noqa: BLE001  # it is raised again, where the call was made
             self._raised = raised
 

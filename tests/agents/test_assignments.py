@@ -95,6 +95,39 @@ async def test_several_handlers_are_called_one_after_the_other_and_all_of_it_lan
     assert done.version == 3  # made, begun, done
 
 
+@pytest.mark.parametrize("way", ["returned", "patched", "completed with"])
+async def test_a_state_that_is_written_back_whole_changes_no_record(stage, name, server_url, way):
+    other, calls, may_end = f"{name}-other", [], asyncio.Event()
+
+    @Agent(name, base_url=server_url)
+    class Whole:
+        @on_assignment
+        async def handle(self, intent):
+            old = await self.client.get_intent(intent.id)
+            await self.delegate(intent.id, other)
+            await soon(may_end.wait())
+            state = {**old.state, "found": 1}
+            if way == "returned":
+                return state
+            write = self.patch_state if way == "patched" else self.complete_intent
+            await write(intent.id, state)
+            return None
+
+    @Agent(other, base_url=server_url)
+    class Other:
+        @on_assignment
+        async def handle(self, intent):
+            calls.append(self.work.attempt)
+
+    async with running(Whole, Other):
+        intent = await stage.assigned()
+        before = await stage.until_status(intent, "done", name=other)
+        may_end.set()
+        after = await stage.until_status(intent, "done")
+    assert (own(after.state), calls) == ({"found": 1}, [1])
+    assert stage.record(after, other) == stage.record(before, other)
+
+
 async def test_open_assignments_of_before_are_found(stage, agent):
     @agent(complete=True)
     class Worker:

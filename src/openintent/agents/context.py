@@ -108,8 +108,9 @@ class AgentBase:
         return self.client.report_progress(self.work.lease, note)
 
     def patch_state(self, intent_id: str, changes: Any, **options: Any) -> Any:
-        """Change the intent's state, under the lease that the code works under."""
-        return self.client.patch_state(intent_id, changes, **self._as_leader(options))
+        """Change the intent's state, under the lease that the code works under. Records among the keys are left out."""
+        wanted = records.besides(changes) if isinstance(changes, Mapping) else changes
+        return self.client.patch_state(intent_id, wanted, **self._as_leader(options))
 
     def complete_intent(
         self, intent_id: str, final_state: Mapping[str, Any] | None = None, *, reason: str | None = None
@@ -151,8 +152,9 @@ class AgentBase:
 
     def _complete(self, intent_id: str, final_state: Any, reason: str | None) -> Generator[Any, Any, Any]:
         client, why = self.client, reason or f"completed by {self.settings.name}"
-        if final_state:
-            yield client.patch_state(intent_id, final_state, **self._as_leader({}))
+        changes = records.besides(final_state or {})
+        if changes:
+            yield client.patch_state(intent_id, changes, **self._as_leader({}))
         intent = yield client.set_status(intent_id, None, "completed", why, **self._as_leader({}))
         return intent
 

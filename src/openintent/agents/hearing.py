@@ -211,8 +211,9 @@ class Ear:
         if intent.status in DONE_STATUSES:
             return
         result = await self._handlers.call(hooked, intent, scope)
-        if isinstance(result, Mapping) and result:
-            await self._client.patch_state(intent_id, result)
+        changes = records.besides(result) if isinstance(result, Mapping) else None
+        if changes:
+            await self._client.patch_state(intent_id, changes)
 
     def drain(self) -> set[asyncio.Task[None]]:
         """Nothing more is claimed. Those that are at it."""

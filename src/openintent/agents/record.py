@@ -95,6 +95,11 @@ def patch(name: str, record: Record) -> dict[str, Any]:
     return {"op": "set", "path": path(name), "value": msgspec.to_builtins(record)}
 
 
+def besides(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What is no record. Who writes back a state that was read before would write the records as they were then."""
+    return {key: value for key, value in changes.items() if key != KEY}
+
+
 # What becomes of it
 
 

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from openintent.agents.record import Failure
+from openintent.agents.record import Failure, besides
 from openintent.client.coordinator import CoordinatorLease
 from openintent.client.lease import Lease
 from openintent.client.values import Intent
@@ -48,9 +48,9 @@ leading: ContextVar[CoordinatorLease | None] = ContextVar("leading", default=Non
 
 
 def result_of(returned: object, handler: str) -> Mapping[str, Any]:
-    """What a handler returned, as keys of the state; nothing is an empty result."""
+    """What a handler returned, as keys of the state, without records; nothing is an empty result."""
     if returned is None:
         return {}
     if not isinstance(returned, Mapping) or not all(isinstance(key, str) for key in returned):
         raise TypeError(f"{handler} must return a dict for the intent's state or None, not {type(returned).__name__}")
-    return returned
+    return besides(returned)

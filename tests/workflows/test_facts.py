@@ -165,6 +165,16 @@ def test_a_step_that_has_ended_is_never_overdue():
     assert timeouts.overdue(now_s=200) == set()
 
 
+def test_the_time_that_an_approval_takes_does_not_count():
+    policy, parked = {"completion_mode": "require_approval"}, StepNote(status="parked", agent="worker")
+    done, given_up = (child_of(Record(status=status), policy=policy) for status in ("done", "parked"))
+    run = run_of(a_step(timeout_seconds=5), a=parked)
+    assert not fact_of(run, done, overdue={"a"}).overdue
+    assert fact_of(run, given_up, overdue={"a"}).overdue
+    for child, overdue in ((done, set()), (given_up, {"a"})):
+        assert Timeouts(seen_of(run, [child]), now_s=100).overdue(now_s=200) == overdue
+
+
 def test_the_run_counts_from_when_it_is_led():
     timeouts = Timeouts(open_run(), now_s=100)
     assert (timeouts.late(now_s=119.9), timeouts.late(now_s=120)) == (False, True)

@@ -66,6 +66,11 @@ class Seen:
     def note(self, step: str) -> StepNote:
         return self.state.steps.get(step, StepNote())
 
+    def is_through(self, step: str) -> bool:
+        """Whether its agent has done it: at most an approval is still to come."""
+        child = self.children.get(step)
+        return child is not None and record_of(child, self.note(step).agent).status == "done"
+
 
 def seen_of(run: Intent, children: Collection[Intent]) -> Seen:
     state, by_id = state_of(run), {child.id: child for child in children}
@@ -123,7 +128,7 @@ def _fact(seen: Seen, step: Step, *, overdue: bool) -> Fact:
         failures=found.failures,
         outputs=outputs_of(child),
         noted=note.status,
-        overdue=overdue,
+        overdue=overdue and found.status != "done",  # how long an approval takes is no matter of the step's time
         why=note.why if note.status in ENDED else why,
         withdrawn=child.status == ABANDONED,
     )

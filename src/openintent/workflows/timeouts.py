@@ -22,7 +22,7 @@ class Timeouts:
         self._steps_until_s = {
             step.name: self._steps_until_s.get(step.name, _until(now_s, step.timeout_seconds))
             for step in seen.workflow.steps
-            if seen.note(step.name).status not in ENDED | {"waiting"}
+            if seen.note(step.name).status not in ENDED | {"waiting"} and not seen.is_through(step.name)
         }
 
     def late(self, *, now_s: float) -> bool:

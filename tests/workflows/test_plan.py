@@ -128,6 +128,8 @@ def test_an_overdue_step_fails():
         Note("a", "failed", "it took longer than 1.5 s")
     ]
     assert planned(flow, {"a": Fact("done", noted="running", overdue=True)}) == [Note("a", "done")]
+    stopped = Fact("failed", noted="running", overdue=True, why="its intent was abandoned", withdrawn=True)
+    assert planned(flow, {"a": stopped}) == [Note("a", "failed", "it took longer than 1.5 s")]
 
 
 def test_a_run_that_is_late_ends_with_all_its_open_steps():

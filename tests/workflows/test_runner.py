@@ -220,6 +220,21 @@ async def test_a_leased_state_makes_the_runner_wait_and_no_more(server_url, clie
         assert (await run).completed
 
 
+@pytest.mark.parametrize("late", ["step", "run"])
+async def test_a_step_that_has_leased_the_run_is_stopped_when_its_time_is_over(client, person, run_id, late):
+    limit = {"timeout_seconds": 1}
+    flow = a_workflow(a_step(**limit)) if late == "step" else a_workflow(**limit)
+    async with going_on(client, flow, run_id) as run:
+        await noted(client, run_id, a="open")
+        async with person.lease(run_id, "*"), person.subscribe_intent(f"{run_id}.a", after=0) as events:
+            async with asyncio.timeout(SOON_S):
+                while (event := await anext(events)).event_type != "status_changed":
+                    pass
+            assert (event.payload["new_status"], run.done()) == ("abandoned", False)
+        assert not (await run).completed
+    assert "took longer than 1 s" in (await runs.read(client, run_id)).note("a").why
+
+
 async def test_the_record_says_what_the_file_wants(client, run_id):
     retry = Retry(max_attempts=7, fallback_agent="other")
     flow = a_workflow(a_step(retry=retry, leasing=Leasing(scope="disk", ttl=5)))

@@ -18,7 +18,7 @@ from openintent.agents.record import Leasing, Record
 from openintent.client.aio import AsyncOpenIntentClient
 from openintent.client.coordinator import CoordinatorLease
 from openintent.client.values import Intent
-from openintent.errors import ConflictError, NotFoundError, PermissionError_, ValidationError
+from openintent.errors import ConflictError, LeaseConflictError, NotFoundError, PermissionError_, ValidationError
 from openintent.model import DONE_STATUSES
 from openintent.workflows.facts import ABANDONED, COMPLETED, Seen, StepNote, needs_approval, record_of
 from openintent.workflows.plan import ENDED, PASSED, Action, Facts, Fall, Finish, Note, Open
@@ -51,8 +51,19 @@ class Acting:
                     agent = facts[action.step].agent if action.step in seen.children else ""
                     notes[action.step] = StepNote(status=action.status, agent=agent, why=action.why[:WHY_CHARS_MAX])
         if notes:
-            changes = {f"steps/{name}": msgspec.to_builtins(note) for name, note in notes.items()}
+            await self._write(notes, seen)
+
+    async def _write(self, notes: Mapping[str, StepNote], seen: Seen) -> None:
+        changes = {f"steps/{name}": msgspec.to_builtins(note) for name, note in notes.items()}
+        try:
             await self._client.patch_state(self._run_id, changes, lease=self._lease)
+        except LeaseConflictError:
+            # A step may have leased the state of the run, and with it these notes. If its time is over it is stopped
+            # all the same: then it lets go of them.
+            for name, child in seen.children.items():
+                if name in notes and notes[name].status in ENDED - PASSED and child.status not in DONE_STATUSES:
+                    await self._abandon(child, notes[name])
+            raise
 
     # A step begins
 

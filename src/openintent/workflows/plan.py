@@ -116,10 +116,10 @@ class _Planner:
             return self._begin(step)
         if fact.status == "done":
             return [self._check_outputs(step, fact)]
-        if fact.status == "failed":
-            return [self._failed(step, fact)]
         if fact.overdue:
             return [Note(step.name, "failed", f"it took longer than {step.timeout_seconds:g} s")]
+        if fact.status == "failed":
+            return [self._failed(step, fact)]
         return [] if fact.noted == fact.status else [Note(step.name, fact.status, fact.why)]
 
     # A step that has not begun

@@ -103,8 +103,10 @@ def test_what_somebody_completed_is_done_also_without_a_record():
     assert fact_of(run_of(a=OPEN), child_of(status="completed", found=3)).status == "done"
 
 
-def test_what_somebody_abandoned_has_failed_and_falls_to_nobody():
-    fact = fact_of(run_of(a=OPEN), child_of(status="abandoned"))
+@pytest.mark.parametrize("status", ["open", "running", "done", "parked"])
+@pytest.mark.parametrize("policy", [None, {"completion_mode": "require_approval"}])
+def test_what_somebody_abandoned_has_failed_and_falls_to_nobody(status, policy):
+    fact = fact_of(run_of(a=OPEN), child_of(Record(status=status), status="abandoned", policy=policy))
     assert (fact.status, fact.withdrawn, fact.why) == ("failed", True, "its intent was abandoned")
 
 

@@ -197,6 +197,14 @@ async def test_a_step_that_must_be_approved_waits_for_it(server_url, client, per
         assert (await run).completed
 
 
+async def test_a_step_that_is_abandoned_in_place_of_an_approval_has_failed(server_url, client, person, run_id):
+    flow = a_workflow(governance=APPROVED_ONLY)
+    async with Crew(server_url, succeeds, completes=False).at_work("worker"), going_on(client, flow, run_id) as run:
+        await noted(client, run_id, a="parked")
+        await person.set_status(f"{run_id}.a", None, "abandoned", "that will not do")
+        assert not (await run).completed
+
+
 async def test_a_step_that_its_policy_does_not_allow_fails_and_says_why(client, run_id):
     flow = a_workflow(governance={"allowed_agents": ["somebody else"]})
     outcome = await outcome_of(client, flow, run_id)

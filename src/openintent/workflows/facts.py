@@ -138,10 +138,10 @@ def _how_it_stands(child: Intent, found: Record, agent: str) -> tuple[StepStatus
     # Agents that keep no records complete the intent, and people may do so in their place.
     if child.status == COMPLETED:
         return "done", ""
+    if child.status == ABANDONED and found.status != "failed":
+        return "failed", "its intent was abandoned"
     if found.status == "done" and needs_approval(child):
         return "parked", "it is done, and waits to be approved"
-    if child.status == ABANDONED and not found.over:
-        return "failed", "its intent was abandoned"
     try:
         return record.read(child.state, agent).status, ""
     except BadRecord as wrong:

@@ -95,6 +95,39 @@ async def test_several_handlers_are_called_one_after_the_other_and_all_of_it_lan
     assert done.version == 3  # made, begun, done
 
 
+async def test_an_agent_that_completes_what_it_has_done_leaves_what_its_handler_abandoned(stage, agent):
+    @agent(complete=True)
+    class Worker:
+        @on_assignment
+        async def handle(self, intent):
+            await self.client.set_status(intent.id, None, "abandoned", "there is nothing to do")
+
+    async with running(Worker):
+        intent = await stage.assigned()
+        await stage.until_released(intent)
+    changes = [event.payload["new_status"] for event in await stage.events(intent, "status_changed")]
+    assert changes == ["abandoned"]
+
+
+async def test_an_agent_completes_what_was_changed_at_the_last_moment(stage, agent, monkeypatch):
+    @agent(complete=True)
+    class Worker:
+        @on_assignment
+        async def handle(self, intent): ...
+
+    async with running(Worker) as (worker,):
+
+        async def after_another(intent_id, *told, **options):
+            monkeypatch.undo()
+            await stage.boss.patch_state(intent_id, {"note": 1})
+            return await worker.async_client.set_status(intent_id, *told, **options)
+
+        monkeypatch.setattr(worker.async_client, "set_status", after_another)
+        intent = await stage.assigned()
+        left = await stage.until(intent, lambda found: found.status == "completed")
+    assert own(left.state) == {"note": 1}
+
+
 @pytest.mark.parametrize("way", ["returned", "patched", "completed with"])
 async def test_a_state_that_is_written_back_whole_changes_no_record(stage, name, server_url, way):
     other, calls, may_end = f"{name}-other", [], asyncio.Event()

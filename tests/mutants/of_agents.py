@@ -24,9 +24,10 @@ MUTANTS: Final = (
         (
             Edit(
                 "agents/attending.py",
-                "        await self._client.patch_state(self.intent.id, patches, lease=self.lease)",
+                "        self._latest = await self._client.patch_state(self.intent.id, patches, lease=self.lease)",
                 "        writing = self._client.patch_state(self.intent.id, patches)\n"
-                '        await asyncio.create_task(writing, context=__import__("contextvars").Context())',
+                '        nothing = __import__("contextvars").Context()\n'
+                "        self._latest = await asyncio.create_task(writing, context=nothing)",
             ),
         ),
         (FLEET, IN_TIME),

@@ -26,6 +26,7 @@ from openintent.client.calls import patches_of
 from openintent.client.lease import Lease
 from openintent.client.values import Intent
 from openintent.errors import (
+    ConflictError,
     LeaseConflictError,
     LeaseLost,
     NotFoundError,
@@ -230,6 +231,7 @@ class _Attempt:
         self.lease = lease
         self.asked = asked  # set when a higher priority has asked for the lease
         self.record = records.read(intent.state, name)
+        self._latest = intent  # as it was after the last that was written here
         self.told = False  # how it ended
         self.begun = False  # by this attempt, not by one before
 
@@ -270,11 +272,23 @@ class _Attempt:
         wanted = default if self.record.completes is None else self.record.completes
         if not wanted or self.record.status != "done" or not (self.begun or await self._was_never_completed()):
             return
-        reason = f"{self.lease.agent_id} has done it"
         try:
-            await self._client.set_status(self.intent.id, None, "completed", reason, lease=self.lease)
+            await self._set_completed(f"{self.lease.agent_id} has done it")
         except PermissionError_ as forbidden:  # its policy wants more for that, as an approval
             logger.info("intent not completed intent=%s assignment=%s error=%s", self.intent.id, self.name, forbidden)
+
+    async def _set_completed(self, reason: str) -> None:
+        """Unless its handler, or somebody else in the meantime, has ended it otherwise."""
+        while self._latest.status not in DONE_STATUSES:
+            version = self._latest.version
+            try:
+                await self._client.set_status(self.intent.id, version, "completed", reason, lease=self.lease)
+            except ConflictError as conflict:
+                if conflict.current_version is None:
+                    raise
+                self._latest = await self._client.get_intent(self.intent.id)
+            else:
+                return
 
     async def _was_never_completed(self) -> bool:
         """Else somebody has opened it again, and meant it."""
@@ -295,7 +309,7 @@ class _Attempt:
 
     async def _write(self, record: Record, *changes: Mapping[str, Any]) -> None:
         patches = [*changes, records.patch(self.name, record)]
-        await self._client.patch_state(self.intent.id, patches, lease=self.lease)
+        self._latest = await self._client.patch_state(self.intent.id, patches, lease=self.lease)
         self.record = record
 
     async def _given_up(self, record: Record) -> Record:

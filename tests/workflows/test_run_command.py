@@ -56,6 +56,11 @@ class Processor:
         if intent.state["day"] == "sunday":
             raise ValueError("closed")
         return {{"sum": intent.state["rows"] * 2}}
+
+@Agent("unmade-{name}")
+class Unmade:
+    def __init__(self):
+        raise RuntimeError("no configuration")
 """
 WITH = ("--with", "crew:Fetcher", "--with", "crew:Processor")
 WITH_FILE = ("--with", "crew.py:Fetcher", "--with", "./crew.py:Processor")
@@ -128,6 +133,7 @@ def test_a_run_that_has_ended_is_shown_and_a_new_one_must_be_asked_for(cli):
         (("run", "p.yaml", "--with", "nowhere.py:Fetcher"), 2, "there is no file nowhere.py"),
         (("run", "p.yaml", "--with", "nowhere:Fetcher"), 2, "there is no module nowhere"),
         (("run", "p.yaml", "--with", "crew:Nobody"), 2, "Nobody"),
+        (("run", "p.yaml", "--with", "crew:Unmade"), 1, "Unmade cannot be made: RuntimeError: no configuration\n"),
         (("run", "p.yaml", "--with", "crew:failures"), 2, "failures in crew is no agent"),
         (("run", "p.yaml", "--input", "day"), 2, "write key=value"),
         (("run", "p.yaml", "--url", "http://127.0.0.1:1"), 69, "no server could be reached"),

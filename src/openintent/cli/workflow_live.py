@@ -14,6 +14,7 @@ from typing import Any, Final
 from openintent.agents import running
 from openintent.cli import show
 from openintent.cli import workflow_screen as screen
+from openintent.cli.agent_loading import made
 from openintent.cli.options import Session, unique_agent
 from openintent.cli.report import Problem, say
 from openintent.client.aio import AsyncOpenIntentClient
@@ -97,7 +98,7 @@ def _agents(session: Session, classes: tuple[type[Any], ...]) -> AbstractAsyncCo
     os.environ["OPENINTENT_URL"] = session.api.url
     if session.api.api_key:
         os.environ["OPENINTENT_API_KEY"] = session.api.api_key
-    return running(*classes)
+    return running(*map(made, classes))
 
 
 @asynccontextmanager

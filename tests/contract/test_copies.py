@@ -119,6 +119,29 @@ def test_a_file_that_is_there_is_replaced_only_if_asked(database, target):
     assert head_of(target) == HEAD
 
 
+@pytest.mark.parametrize("name", ["leases.db", "leases.db-wal", "leases.db.lock", "leases.db.keys", "link"])
+def test_a_copy_never_takes_the_place_of_what_a_server_works_with(database, tmp_path, name):
+    LockFile(database).release()
+    (tmp_path / "leases.db.keys").touch()
+    (tmp_path / "link").symlink_to(database)
+    with closing(Store(database)) as server:
+        commit(server, HEAD, intent(1))
+        before = (tmp_path / name).stat()
+        with pytest.raises(EngineUnavailable, match="belongs to the database itself"):
+            copied(database, tmp_path / name, replace=True)
+        assert (tmp_path / name).stat().st_ino == before.st_ino
+
+
+def test_only_a_file_is_replaced(database, target, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(EngineUnavailable, match="pipe is not a file"):
+        copied(database, tmp_path / "pipe", replace=True)
+    copied(database, target)
+    with pytest.raises(EngineUnavailable, match="pipe is not a file"):
+        brought_back(target, tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_a_file_that_appears_meanwhile_is_not_replaced(database, target, tmp_path):
     with pytest.raises(FileExistsError):
         copied(database, target, progress=lambda _done, _pages: target.write_text("precious") and None)
@@ -147,7 +170,7 @@ def small_files(count: int) -> Iterator[None]:
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(database, target, tmp_path):
-    with small_files(1_000_000), pytest.raises(EngineUnavailable, match=r"cannot copy .*leases.db"):
+    with small_files(1_000_000), pytest.raises(EngineUnavailable, match=r"cannot copy .*leases.db: disk I/O error"):
         copied(database, target)
     assert names(tmp_path) == {"leases.db"}
 

@@ -51,6 +51,7 @@ SEQ_JUMP: Final = 1_000_000
 
 MAGIC: Final = b"SQLite format 3\0"
 UNEMPTIED: Final = ("-wal", "-journal")  # what a database that was not closed in order may have beside it
+OWN: Final = ("", *UNEMPTIED, "-shm", ".lock", ".keys")  # the files of a server
 MEMBER: Final = "restore"
 NOTE: Final = "backup"  # the row of `meta` that says what a copy is
 
@@ -107,8 +108,10 @@ def database_of(url: str) -> Path:
 
 def back_up(database: Path, target: Path, *, now_ms: int, replace: bool, progress: Progress) -> Contents:
     """Copy a database to a new file. `FileExistsError` if there is one and it is not to be replaced."""
-    if target.exists() and not replace:
-        raise FileExistsError(target)
+    if target.exists():
+        if not replace:
+            raise FileExistsError(target)
+        _require_replaceable(target, database)
     with _partial(target) as partial:
         # For writing too, although nothing is written: who only reads leaves the two files beside it that SQLite
         # reads a database through, and the last one to close a database for writing takes them away.
@@ -193,11 +196,14 @@ def _copy_pages(source: Path, target: Path, flags: int, progress: Progress) -> N
 
 
 def _copy_slices(reader: apsw.Connection, writer: apsw.Connection, target: Path, progress: Progress) -> None:
-    with writer.backup("main", reader, "main") as copying:
+    copying = writer.backup("main", reader, "main")
+    try:
         while not copying.done:
             copying.step(PAGES_PER_SLICE)
             _sync(target)
             progress(copying.page_count - copying.remaining, copying.page_count)
+    finally:
+        copying.finish()  # after a step that failed it says why, which the step does not
 
 
 def _settled(path: Path) -> Contents:
@@ -271,8 +277,24 @@ def _known(database: Path, entry: Entry) -> Known:
     return Known(max(old.term, entry.term), max(old.token, entry.token_reserved), seq)
 
 
+def _require_replaceable(target: Path, database: Path) -> None:
+    """A server goes on writing to a file that lost its name, and all that it acknowledges from then on is lost."""
+    _require_file(target)
+    for ending in OWN:
+        own = _beside(database, ending)
+        if own.exists() and target.samefile(own):
+            raise EngineUnavailable(f"{target} belongs to the database itself: name another file")
+
+
+def _require_file(path: Path) -> None:
+    """No device: the name would not be one any more."""
+    if not path.is_file():
+        raise EngineUnavailable(f"{path} is not a file: name another one")
+
+
 def _require_place(database: Path) -> None:
     """A database of a newer version, or a damaged one, may be why a copy is brought back. Another program's is not."""
+    _require_file(database)
     try:
         require_ours(database)
     except NotOurs:

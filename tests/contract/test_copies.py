@@ -3,6 +3,7 @@
 import os
 import random
 import resource
+import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -94,6 +95,13 @@ def test_a_copy_is_one_plain_file_and_leaves_nothing_else_behind(database, targe
     assert names(tmp_path) == {"leases.db", "leases.backup"}
     # Not in WAL mode: that could not be read where nothing can be written.
     assert target.read_bytes()[18:20] == b"\x01\x01"
+
+
+def test_a_copy_and_what_is_brought_back_from_it_are_for_this_user_alone(database, target, tmp_path):
+    copied(database, target)
+    brought_back(target, tmp_path / "new.db")
+    for path in (target, tmp_path / "new.db", tmp_path / "new.db.lock"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
 
 
 def test_what_is_only_in_the_wal_is_copied_too(tmp_path, target):

@@ -5,6 +5,7 @@
 import errno
 import os
 import shutil
+import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -55,6 +56,22 @@ async def test_a_second_open_is_told_who_has_the_database(database: Path):
             SqliteEngine(database)
     expected = f"{database} is in use by the server with pid {os.getpid()} at http://127.0.0.1:8000"
     assert str(refused.value) == expected
+
+
+async def test_all_its_files_are_for_this_user_alone(database: Path):
+    async with opened(database) as engine:
+        await commit(engine, token=1, term=1)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in database.parent.iterdir()}
+    assert {"leases.db", "leases.db-wal", "leases.db.lock"} <= modes.keys()
+    assert set(modes.values()) == {0o600}
+
+
+async def test_the_permissions_that_somebody_gave_a_file_stay(database: Path):
+    async with opened(database):
+        pass
+    database.chmod(0o640)
+    async with opened(database):
+        assert stat.S_IMODE(database.stat().st_mode) == 0o640
 
 
 async def test_the_address_can_be_told_later(database: Path):

@@ -1,15 +1,12 @@
 """The grantor's part: our own server, on a socket file. Of this package, the one module that loads a server."""
 
 import logging
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from openintent.embedded.sockets import listening
 from openintent.engines import open_engine
-from openintent.errors import EngineUnavailable
 from openintent.server.app import Server, runner
 from openintent.server.settings import Settings
 
@@ -31,7 +28,6 @@ def serve(database: Path, ready: Ready) -> None:
 
 
 async def _serve(database: Path, ready: Ready) -> None:
-    _make_private(database)
     engine = open_engine(f"sqlite:///{database}")
     try:
         if engine.notice is not None:
@@ -42,13 +38,3 @@ async def _serve(database: Path, ready: Ready) -> None:
     finally:
         # Last of all: from here on another process may be the grantor.
         await engine.close()
-
-
-def _make_private(database: Path) -> None:
-    """What does not exist yet is made for this user alone. What exists has the permissions that somebody gave it."""
-    try:
-        for name in (database.name, f"{database.name}.lock"):
-            with suppress(FileExistsError):
-                os.close(os.open(database.with_name(name), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except OSError as failure:
-        raise EngineUnavailable(f"cannot make {database}: {failure.strerror}") from failure

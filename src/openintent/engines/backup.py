@@ -30,7 +30,7 @@ from openintent import records
 from openintent.engines.base import Head
 from openintent.engines.lockfile import Entry, LockFile, sync_folder
 from openintent.engines.sqlite_database import Store
-from openintent.engines.sqlite_file import APPLICATION_ID, BUSY_MS, SCHEMA_VERSION
+from openintent.engines.sqlite_file import APPLICATION_ID, BUSY_MS, SCHEMA_VERSION, make_private
 from openintent.errors import EngineCorrupt, EngineError, EngineUnavailable
 
 # A slice is 1 MiB. Each is synced: what the operating system had yet to write would be written with the server's next
@@ -183,6 +183,7 @@ def require_ours(path: Path) -> None:
 
 def _copy_pages(source: Path, target: Path, flags: int, progress: Progress) -> None:
     require_ours(source)
+    make_private(target)
     try:
         with closing(_open(source, flags)) as reader, closing(apsw.Connection(str(target))) as writer:
             # One reading for all slices: else each commit of the server would make the copy begin anew, for ever.

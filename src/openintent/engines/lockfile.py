@@ -261,7 +261,7 @@ def _is_locked(fd: int) -> bool:
 def _open(path: Path) -> int:
     try:
         # Python opens with close-on-exec: a child process does not keep the database locked.
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise EngineUnavailable(f"cannot write {path}: {error.strerror}") from error
 

@@ -3,7 +3,8 @@
 A commit is on the disk when it returns, whichever process made it, as far as the disk tells the truth about that.
 """
 
-from contextlib import ExitStack
+import os
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +37,17 @@ COMMIT;
 """
 
 
+def make_private(path: Path) -> None:
+    """A file for this user alone. One that exists has the permissions that somebody gave it.
+
+    What SQLite puts beside a file has the permissions of that.
+    """
+    with suppress(OSError):  # if it cannot be made, SQLite says so
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
 def connect(path: Path) -> apsw.Connection:
+    make_private(path)
     try:
         with ExitStack() as undo:
             db = apsw.Connection(str(path))

@@ -5,6 +5,7 @@ here. A traceback that gets through is a bug of ours.
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -87,16 +88,24 @@ class Problem(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002  # as click calls it
         if self.as_json:
-            click.echo(json.dumps(self._body), err=True)
+            tell(json.dumps(self._body))
             return
         say(self.message)
         if self.hint:
-            click.echo(f"  {printable(self.hint)}", err=True)
+            tell(f"  {printable(self.hint)}")
 
 
 def say(message: str) -> None:
     """A line about what goes on, where it does not get into what a command prints."""
-    click.echo(f"openintent: {printable(message)}", err=True)
+    tell(f"openintent: {printable(message)}")
+
+
+def tell(line: str) -> None:
+    """A line on stderr. That it cannot be written is no reason to end: a command may be under way."""
+    try:
+        click.echo(line, err=True)
+    except OSError:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  # the other has an unwritten rest
 
 
 def printable(text: str) -> str:

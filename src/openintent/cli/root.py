@@ -1,12 +1,14 @@
 """The command group that all others hang on."""
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from keyword import iskeyword
-from typing import Final
+from typing import Any, Final
 
 import click
 
+from openintent.cli.standard import failed_to_print, open_closed
 from openintent.version import __version__
 
 # Where each command is. It is loaded when it is called: nobody waits for all the others.
@@ -68,6 +70,13 @@ Exit codes, of all commands:
 
 class Commands(click.Group):
     """The commands of the table, each under the name that its function has."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        open_closed()
+        try:
+            return super().main(*args, **options)
+        except OSError as failure:
+            sys.exit(failed_to_print(failure))
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # as click calls it
         return sorted(COMMANDS)

@@ -10,10 +10,11 @@ from commandline import OPENINTENT, environment
 
 
 class AtTerminal:
-    def __init__(self, url: str, *words: str, program: Sequence[str] = OPENINTENT) -> None:
+    def __init__(self, url: str, *words: str, program: Sequence[str] = OPENINTENT, columns: int = 160) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execvpe(program[0], [*program, *words], environment(url, TERM="xterm", COLUMNS="120"))  # noqa: S606  # no shell is wanted
+            env = environment(url, TERM="xterm", COLUMNS=str(columns))
+            os.execvpe(program[0], [*program, *words], env)  # noqa: S606  # no shell is wanted
         self.seen = ""
 
     def type(self, text: str) -> None:
@@ -31,7 +32,7 @@ class AtTerminal:
 
 @pytest.fixture
 def at_terminal(server_url):
-    return lambda *words: AtTerminal(server_url, *words)
+    return lambda *words, **options: AtTerminal(server_url, *words, **options)
 
 
 def test_the_command_can_read_what_is_typed(at_terminal, space):
@@ -96,4 +97,17 @@ def test_tables_have_bars_on_a_terminal(at_terminal, rival, space):
     terminal = at_terminal("leases", "ls", "--space", space)
     terminal.wait_for("rival")
     terminal.wait_for("━━")
+    assert terminal.finish() == 0
+
+
+@pytest.mark.parametrize("columns", [1, 40, 80])
+def test_a_terminal_that_is_too_narrow_for_a_table_breaks_no_word_and_drops_no_column(
+    at_terminal, rival, space, columns
+):
+    lease = rival.acquire_lease(space=space, scope="deploy/web", ttl_seconds=60, purpose="nightly")
+    terminal = at_terminal("leases", "ls", "--space", space, columns=columns)
+    terminal.wait_for("nightly")
+    row = terminal.seen.splitlines()[-1]
+    assert row.split()[:3] == ["deploy/web", "rival", str(lease.token)]
+    assert row.endswith(f"space:{space}  {lease.id}  nightly")
     assert terminal.finish() == 0

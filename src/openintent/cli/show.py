@@ -16,10 +16,14 @@ import click
 from openintent.cli.report import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Column as RichColumn
     from rich.table import Table
     from rich.text import Text
 
 BAR_CELLS: Final = 10
+GAP_CELLS: Final = 3  # between two columns, as rich draws them
+CELLS_MAX: Final = 10_000  # wider than any terminal
 # Below these shares of its ttl a lease that is kept alive should not be: it is renewed at two thirds.
 LOW_SHARE: Final = 1 / 3
 SOON_SHARE: Final = 0.6
@@ -72,12 +76,32 @@ def print_table(columns: Sequence[Column], rows: Sequence[Row], *, empty: str) -
     if not rows:
         # Nothing is an answer that a pipe should see as nothing.
         click.echo(empty, err=not is_terminal())
-    elif is_terminal():
-        from rich.console import Console  # noqa: PLC0415  # only who looks pays for it
-
-        Console(highlight=False).print(rich_table(columns, rows))
-    else:
+    elif not is_terminal() or not _printed(rich_table(columns, rows)):
         click.echo(plain_table(columns, rows))
+
+
+def _printed(table: "Table") -> bool:
+    """False if the terminal is too narrow: columns would be broken in the middle of words, or left out."""
+    from rich.console import Console  # noqa: PLC0415  # only who looks pays for it
+
+    console = Console(highlight=False)
+    if _unbroken_cells(console, table) > console.width:
+        return False
+    console.print(table)
+    return True
+
+
+def _unbroken_cells(console: "Console", table: "Table") -> int:
+    """How wide it is at least if no word of it is broken."""
+    from rich.measure import Measurement  # noqa: PLC0415
+
+    anywhere = console.options.update(width=CELLS_MAX)
+
+    def needed(column: "RichColumn") -> int:
+        cells = [Measurement.get(console, anywhere, cell) for cell in (column.header, *column.cells)]
+        return max(cell.maximum if column.no_wrap else cell.minimum for cell in cells)
+
+    return sum(map(needed, table.columns)) + GAP_CELLS * (len(table.columns) - 1)
 
 
 def plain_table(columns: Sequence[Column], rows: Iterable[Row]) -> str:

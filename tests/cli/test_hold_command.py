@@ -4,7 +4,7 @@ import signal
 import sys
 
 import pytest
-from commandline import CommandLine
+from commandline import OPENINTENT, CommandLine
 
 from openintent import LeaseConflictError, OpenIntentClient
 from openintent.clock import boot_s
@@ -97,6 +97,13 @@ def test_whoever_stops_waiting_leaves_the_queue(holding, rival, space, server_ur
     done = held.finish()
     assert (done.code, done.out, done.err) == (code, "", "")
     assert rival.get_queue(space=space) == []
+
+
+def test_of_several_addresses_any_will_do_also_for_the_command(space, server_url):
+    nobody = "http://127.0.0.1:1"
+    inner = ["hold", "other", "--space", space, "--", "sh", "-c", "echo $OPENINTENT_URL"]
+    run = CommandLine()("hold", "build", "--space", space, "--url", f"{nobody},{server_url}", "--", *OPENINTENT, *inner)
+    assert (run.code, run.out) == (0, f"{nobody},{server_url}\n"), run.err
 
 
 def test_without_a_server_it_says_so_and_runs_nothing():

@@ -107,6 +107,11 @@ def test_json_has_an_object_for_each_change_and_one_for_the_end(cli):
     }
 
 
+def test_of_several_addresses_any_will_do_also_for_the_agents(cli):
+    run = cli("run", "p.yaml", "--input", "day=monday", "--url", f"http://127.0.0.1:1,{cli.url}", *WITH)
+    assert run.code == 0, run.err
+
+
 def test_a_run_that_fails_says_why_and_exits_with_1(cli):
     run = cli("run", "p.yaml", "--input", "day=sunday", "--run", f"sunday-{os.urandom(3).hex()}", *WITH)
     assert run.code == 1

@@ -52,7 +52,8 @@ class Api:
 
     @property
     def url(self) -> str:
-        return self._addresses.urls[0]
+        """All the addresses, as they are given on to others who ask the same servers."""
+        return ",".join(self._addresses.urls)
 
     def ask(self, call: Call[Any], *, timeout_s: float = ANSWER_S_MAX) -> Any:
         return drivers.run(flows.send(replace(call, parse=as_told, timeout_s=timeout_s)), self._transport)

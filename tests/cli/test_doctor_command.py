@@ -89,8 +89,8 @@ BAD = [
     (checks.port, {"here": Neighbour("http://h:1", "unusable", "reserved")}, "problem", "reserved"),
     (checks.port, {"here": server(ready=False)}, "problem", "not ready"),
     (checks.port, {"here": server(version="9.9")}, "note", "9.9"),
-    (checks.server, {"there": Neighbour("http://t:1", "nobody", "refused")}, "problem", "nobody answers"),
-    (checks.server, {"there": Neighbour("http://t:1", "other", "odd")}, "problem", "no server of ours"),
+    (checks.server, {"there": [Neighbour("http://t:1", "nobody", "refused")]}, "problem", "nobody answers"),
+    (checks.server, {"there": [Neighbour("http://t:1", "other", "odd")]}, "problem", "no server of ours"),
     (checks.database, {"database": None, "settings": Settings(engine="memory:")}, "note", "all is gone"),
     (checks.database, with_database(folder_exists=False), "problem", "the folder /data does not exist"),
     (checks.database, with_database(is_file=False), "problem", "not a file"),
@@ -113,7 +113,7 @@ BAD = [
     (checks.sync, with_database(sync_ms=300.0), "note", "300 ms"),
     (checks.clock, {"clock": Clock(has_boot_clock=False, went_on=True, wall_s=1.8e9)}, "problem", "never steps"),
     (checks.clock, {"clock": Clock(has_boot_clock=True, went_on=False, wall_s=1.8e9)}, "problem", "never steps"),
-    (checks.date, {"there": server(ahead_s=-90.0)}, "note", "90.0 s behind"),
+    (checks.date, {"there": [server(ahead_s=-90.0)]}, "note", "90.0 s behind"),
     (checks.date, {"here": server(ahead_s=7_300.0)}, "note", "2 h 01 m ahead"),
     (checks.limits, {"files_max": 1_024}, "note", "1,024 open files are allowed"),
 ]
@@ -129,7 +129,7 @@ def test_what_is_wrong_is_found_and_has_a_remedy(check, changed, level, said):
 GOOD = [
     (checks.port, {"here": None}, "any free port"),
     (checks.port, {"here": server()}, "ready, term 4"),
-    (checks.server, {"there": server()}, "answers at http://h:1"),
+    (checks.server, {"there": [server()]}, "answers at http://h:1"),
     (checks.environment, {"env": {"OPENINTENT_URL": "http://h:1", "HOME": "/"}}, "sets OPENINTENT_URL"),
     (checks.environment, {"env": {"OPENINTENT_CONNECTIONS_MAX": "9"}}, "sets OPENINTENT_CONNECTIONS_MAX"),
     (checks.settings, {"config": "/etc/o.toml"}, "from /etc/o.toml"),
@@ -140,7 +140,7 @@ GOOD = [
         with_database(lock=Look(PATH, in_use=True, damaged=False, entry=Entry(pid=77, address="http://h:1"))),
         "pid 77 at http://h:1",
     ),
-    (checks.date, {"there": server(ahead_s=0.2)}, "same date"),
+    (checks.date, {"there": [server(ahead_s=0.2)]}, "same date"),
     (checks.limits, {"files_max": -1}, "any number of open files"),
 ]
 
@@ -181,7 +181,7 @@ def test_how_python_was_compiled_is_seen_by_what_it_says_of_itself(told: dict[st
 
 
 def test_the_server_that_is_asked_is_not_told_twice():
-    both = replace(FINE, here=server(), there=server())
+    both = replace(FINE, here=server(), there=[server()])
     assert list(checks.server(both)) == []
 
 
@@ -282,7 +282,8 @@ def test_a_free_port_is_free_and_one_that_cannot_be_had_is_said():
         port = probe.getsockname()[1]
     assert neighbour("127.0.0.1", port).who == "nobody"
     assert neighbour("192.0.2.7", port).who in {"unusable", "other"}  # an address of nobody
-    assert ask("ftp://x").who == "unusable"
+    for url in ("ftp://x", "http://[::1", "http://x:port", "http://x:99999"):
+        assert ask(url).who == "unusable"
 
 
 def test_settings_that_are_wrong_are_told_and_the_rest_is_still_looked_at(tmp_path):
@@ -325,6 +326,14 @@ def test_a_server_of_ours_is_no_problem_and_said(server_url, tmp_path):
     assert done.code == 0, done.out
     assert f"answers at {server_url}, ready, term " in done.out
     assert "has the same date" in done.out
+
+
+def test_of_several_servers_that_commands_would_ask_each_is_looked_at(server_url):
+    urls = f"http://127.0.0.1:1,{server_url}"
+    done = cli("doctor", "--engine", "memory:", "--port", 0, OPENINTENT_URL=urls, OPENINTENT_API_KEY="no\nkey")
+    assert done.code == 1
+    assert "nobody answers at OPENINTENT_URL=http://127.0.0.1:1" in done.out
+    assert f"answers at {server_url}, ready, term " in done.out
 
 
 def test_the_public_package_beside_ours_is_noticed(tmp_path):

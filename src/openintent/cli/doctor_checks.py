@@ -147,10 +147,13 @@ def port(facts: Facts) -> Iterator[Finding]:
 
 
 def server(facts: Facts) -> Iterator[Finding]:
-    """The one that commands and clients would ask, if it is named."""
-    found = facts.there
-    if found is None or (facts.here is not None and found.url == facts.here.url):
-        return
+    """Those that commands and clients would ask, if any are named."""
+    for found in facts.there:
+        if facts.here is None or found.url != facts.here.url:
+            yield from _there(found, facts)
+
+
+def _there(found: Neighbour, facts: Facts) -> Iterator[Finding]:
     if found.who == "ours":
         yield from _server("server", found, facts)
     elif found.who == "nobody":
@@ -318,7 +321,7 @@ def clock(facts: Facts) -> Iterator[Finding]:
 
 
 def date(facts: Facts) -> Iterator[Finding]:
-    for found in (facts.here, facts.there):
+    for found in (facts.here, *facts.there):
         if found is None or found.ahead_s is None:
             continue
         off = seconds(abs(found.ahead_s))

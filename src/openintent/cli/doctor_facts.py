@@ -19,6 +19,7 @@ import openintent
 from openintent.cli.doctor_disk import Database, database_facts
 from openintent.cli.doctor_engine import Served, served_facts
 from openintent.cli.doctor_net import Neighbour, ask, neighbour
+from openintent.client.spelling import urls_of
 from openintent.clock import boot_s
 from openintent.server.keys import BadKeyFile, Key
 from openintent.server.keys import load as load_keys
@@ -61,7 +62,7 @@ class Facts:
     clock: Clock
     files_max: int  # that a process may have open, if it asks for as many as it may; negative: any number
     here: Neighbour | None = None  # on the port that a server would take
-    there: Neighbour | None = None  # at the address that commands would ask, if one is named
+    there: Sequence[Neighbour] = ()  # at the addresses that commands would ask, if any are named
     database: Database | None = None  # None if the engine keeps none
     served: Served | None = None  # None if the engine is on no server
     keys: Sequence[Key] | str | None = (
@@ -116,8 +117,10 @@ def _settings(flags: Mapping[str, Any], config: str | None, env: Mapping[str, st
         return Settings(), faults
 
 
-def _there(url: str | None) -> Neighbour | None:
-    return ask(url) if url and not url.startswith("sqlite:") else None  # a file needs no server
+def _there(urls: str | None) -> Sequence[Neighbour]:
+    if not urls or urls.startswith("sqlite:"):  # a file needs no server
+        return ()
+    return [ask(url) for url in urls_of(urls)]
 
 
 def package_facts() -> Package:

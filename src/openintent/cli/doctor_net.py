@@ -52,8 +52,7 @@ def _bindable(host: str, port: int) -> tuple[Who, str]:
 
 
 def ask(url: str) -> Neighbour:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if not _is_address(url):
         return Neighbour(url, "unusable", "not the address of a server")
     try:
         version = _json(url, "GET", "/version")
@@ -64,6 +63,14 @@ def ask(url: str) -> Neighbour:
     if version.get("name") != OUR_NAME:
         return Neighbour(url, "other", "it speaks HTTP, and is no server of openintent-leases")
     return _ours(url, version)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # half an IPv6 address, or a port that is none
+        return False
 
 
 def _ours(url: str, version: dict[str, Any]) -> Neighbour:
@@ -95,7 +102,8 @@ def _json(url: str, method: str, path: str) -> dict[str, Any]:
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     with closing(kind(parts.hostname or "", parts.port, timeout=ANSWER_S_MAX)) as connection:
         key = os.environ.get("OPENINTENT_API_KEY")
-        headers = {"X-Agent-ID": "doctor", **({"X-API-Key": key} if key else {})}
+        shown = {"X-API-Key": key} if key and key.isascii() and key.isprintable() else {}
+        headers = {"X-Agent-ID": "doctor", **shown}
         connection.request(method, path, body=b"{}" if method == "POST" else None, headers=headers)
         body = connection.getresponse().read(BODY_BYTES_MAX)
     try:

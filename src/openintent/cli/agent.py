@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from openintent.cli.options import Seconds
 from openintent.cli.report import printable, reported
 
 if TYPE_CHECKING:
@@ -44,10 +45,8 @@ def agent() -> None:
 @agent.command(epilog=EPILOG)
 @click.argument("names", metavar="MODULE:CLASS...", nargs=-1, required=True)
 @click.option("--replicas", type=click.IntRange(1, REPLICAS_MAX), metavar="N", help="As so many processes.")
-@click.option("--ttl", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Of their leases, in seconds.")
-@click.option(
-    "--drain", type=click.FloatRange(min=0, min_open=True), metavar="S", help="What runs has so long at the end."
-)
+@click.option("--ttl", type=Seconds(min=0, min_open=True), metavar="S", help="Of their leases, in seconds.")
+@click.option("--drain", type=Seconds(min=0, min_open=True), metavar="S", help="What runs has so long at the end.")
 @click.option("--api-key", metavar="KEY", help="The key to show the server.  [default: OPENINTENT_API_KEY]")
 @click.option(
     "--url",

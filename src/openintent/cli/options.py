@@ -3,6 +3,7 @@
 import functools
 import getpass
 import json
+import math
 import os
 import socket
 from collections.abc import Callable
@@ -119,6 +120,16 @@ class ListsByDefault(click.Group):
         return super().parse_args(ctx, ["ls", *args] if is_option or not args else args)
 
 
+class Seconds(click.FloatRange):
+    """A length of time. Every range has room for `nan`, and one without an end for `inf`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is no number of seconds", param, ctx)
+        return seconds
+
+
 # Where a lease is
 
 
@@ -156,7 +167,9 @@ def pairs(given: tuple[str, ...], option: str) -> dict[str, Any]:
 
 def _value(text: str, option: str, key: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refused)
+        return json.loads(text, parse_constant=_refused, parse_float=_finite)
+    except OverflowError as wrong:
+        raise click.UsageError(f"{option} {key}: {wrong}") from None
     except ValueError as wrong:
         # What begins like JSON was meant to be JSON: it must not silently become a string.
         if text.startswith(("{", "[", '"')) or text in {"NaN", "Infinity", "-Infinity"}:
@@ -166,3 +179,10 @@ def _value(text: str, option: str, key: str) -> Any:
 
 def _refused(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise OverflowError(f"{text} is too large a number")
+    return number

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from openintent.cli import show
-from openintent.cli.options import Session, asks_server, place_of, place_options
+from openintent.cli.options import Seconds, Session, asks_server, place_of, place_options
 from openintent.cli.report import printable, problem_of
 from openintent.cli.show import Cell, Column
 from openintent.errors import OpenIntentError
@@ -16,6 +16,7 @@ from openintent.errors import OpenIntentError
 JSON = Mapping[str, Any]
 
 INTERVAL_S_MIN: Final = 0.1
+INTERVAL_S_MAX: Final = 86_400.0
 # Each space has a queue of its own, which is one more question. Beyond these, the waiting are not counted.
 QUEUES_MAX: Final = 32
 
@@ -46,7 +47,7 @@ Exit codes:
 @place_options
 @click.option(
     "--interval",
-    type=click.FloatRange(min=INTERVAL_S_MIN),
+    type=Seconds(INTERVAL_S_MIN, INTERVAL_S_MAX),
     default=1.0,
     show_default=True,
     metavar="SECONDS",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from openintent.cli import show
-from openintent.cli.options import Session, asks_server, pairs
+from openintent.cli.options import Seconds, Session, asks_server, pairs
 from openintent.cli.report import FAILED, MISUSED, Problem, printable, say
 from openintent.cli.signals import Leaving
 from openintent.errors import NotFoundError
@@ -56,7 +56,7 @@ another command runs it. Then this one stands by, and goes on if the other dies.
 @click.option("--with", "agents", multiple=True, metavar="MODULE:CLASS", help="Run this agent here too; repeatable.")
 @click.option(
     "--ttl",
-    type=click.FloatRange(min=TTL_S_MIN),
+    type=Seconds(min=TTL_S_MIN),
     default=TTL_S_DEFAULT,
     show_default=True,
     metavar="SECONDS",

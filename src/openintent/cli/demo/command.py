@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from openintent.cli import show
+from openintent.cli.options import Seconds
 from openintent.cli.report import Problem, reported, say
 from openintent.cli.signals import Leaving
 
@@ -33,7 +34,7 @@ Exit codes:
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(SECONDS_MIN, SECONDS_MAX),
+    type=Seconds(SECONDS_MIN, SECONDS_MAX),
     default=SECONDS,
     show_default=True,
     metavar="SECONDS",

@@ -50,12 +50,6 @@ class Waiting:
         self._rounds = 0
         self._notified = False
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
     def notify_all(self) -> None:
         self._notified = True
 
@@ -95,7 +89,7 @@ class Slow:
         self.closed = 0
         monkeypatch.setattr(keeper_module, "boot_s", lambda: self.now)
         monkeypatch.setattr(keeper_module, "_chance", lambda: 0.5)
-        threads = SimpleNamespace(Thread=self._thread, Condition=lambda: Waiting(self))
+        threads = SimpleNamespace(Thread=self._thread, RLock=contextlib.nullcontext, Condition=lambda _: Waiting(self))
         monkeypatch.setattr(keeper_module, "threading", threads)
         at_once = SimpleNamespace(Thread=lambda *, target, name, daemon: _Started(target), Lock=threading.Lock)
         monkeypatch.setattr(words_module, "threading", at_once)

@@ -204,8 +204,13 @@ KEEPING: Final = (
             Edit("client/holder.py", "            hold_of(lease).release()\n", ""),
             Edit(
                 "client/hold.py",
-                "            self.reason = self.reason or RELEASED\n            self._tell_end()\n",
-                "",
+                "                self.reason = self.reason or RELEASED  # first",
+                "                pass  # first",
+            ),
+            Edit(
+                "client/hold.py",
+                "            return not self._watchers and self.reason is not None\n",
+                "            return not self._watchers\n",
             ),
         ),
         (tests("clients/test_blocks.py::test_trust_ends_before_the_release_is_sent"),),

@@ -4,20 +4,23 @@ When it is lost, a task is cancelled and the block raises `LeaseLost` in place o
 be cancelled, so it looks at `lease.lost` or `lease.check()`, or has a callback called. A body that ends normally
 under a lost lease raises `LeaseLost` too: its work may have been done without protection. An exception of the body's
 own stays what it is. Trust ends before the release is sent, and the release survives cancellation, within a bound.
+
+Whatever a handler of signals raises, on the way in or out, leaves no lease behind. Not promised: the instant between
+the body's last step and the first of `__exit__`, about which Python lets nobody do anything.
 """
 
 import logging
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from openintent.client import calls, flows
 from openintent.client.calls import Wish
 from openintent.client.coordinator import CoordinatorLease
 from openintent.client.flows import Flow
 from openintent.client.hold import TRUST_ENDED, Watcher, lease_lost
-from openintent.client.holder import Holder, as_coordinator
+from openintent.client.holder import Holder
 from openintent.client.lease import Lease, hold_of
 from openintent.client.values import Released
 from openintent.errors import LeaseLost, OpenIntentError
@@ -148,20 +151,48 @@ class LeaseBlock(Block):
 
     def __enter__(self) -> Lease:
         self._refuse_twice()
+        self._lease = None
+        try:
+            return self._entered()
+        except OpenIntentError:
+            raise  # then there is nothing to give back
+        except BaseException:  # Ctrl-C, or whatever a handler of signals raises
+            self._back_out()
+            raise
+
+    def _entered(self) -> Lease:
         for _ in range(ENTER_TRIES_MAX):
             joined = self._join()
             if joined is not None:
                 return joined
-            lease = self._acquire(self._wish)
+            self._lease = lease = self._acquire(self._wish)
             if self._open(lease):
                 return lease
         raise hold_of(lease).failure()
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: object) -> None:
-        token, failure, release = self._shut()
-        failure = self._how_it_ended(token, failure, self._give_back(release))
+        try:
+            failure = self._left()
+        except BaseException:
+            self._back_out()
+            raise
         if failure is not None and exc is None:
             raise failure
+
+    def _left(self) -> LeaseLost | None:
+        token, failure, release = self._shut()
+        return self._how_it_ended(token, failure, self._give_back(release))
+
+    def _back_out(self) -> None:
+        """After an interrupt on the way in or out, of which nobody knows how far it had come."""
+        lease, self._inside = self._lease, False
+        if lease is None:
+            return
+        # A reentrant wish may have been answered with a lease that somebody further out still works under.
+        untouched = not (self._wish.reentrant or hold_of(lease).entries)
+        if self._holder.leave(lease, self._watcher) or untouched:
+            call = calls.release(calls.lease_path(lease.id))
+            self._give_back(partial(flows.patiently, call, patience_s=LOST_RELEASE_S_MAX))
 
     def _give_back(self, release: Callable[[], Flow[Released]] | None) -> Released | None:
         try:
@@ -173,4 +204,6 @@ class LeaseBlock(Block):
 
 class CoordinatorBlock(LeaseBlock):
     def __enter__(self) -> CoordinatorLease:
-        return as_coordinator(super().__enter__())
+        entered: Any = super().__enter__()  # to look at what it is would be one more moment for an interrupt
+        lease: CoordinatorLease = entered
+        return lease

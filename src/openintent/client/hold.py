@@ -49,7 +49,6 @@ class Hold:
     def __init__(self, seen: Seen, *, clock: Callable[[], float] = boot_s) -> None:
         self.id = seen.view.id
         self.token = seen.view.token
-        self.entries = 0  # blocks that are open on it; as long as there are any, the keeper renews it
         self.warned = False
         self.preempt_asked = seen.view.preempt_asked  # then no renewal moves its end any more
         # Why it is over, as soon as it is.
@@ -58,11 +57,16 @@ class Hold:
         self._newest = seen.trust  # what was promised last
         self._ttl_s = seen.ttl_s
         self._clock = clock
-        self._watchers: list[Watcher] = []
+        self._watchers: list[Watcher] = []  # one for each block that is open on it
         self._asked: tuple[Watcher, ...] = ()  # those who know that it is asked for
         self._over: threading.Event | None = None  # made for whoever waits for the end
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of signals may use the lease that it has interrupted the use of
         self._pid = os.getpid()
+
+    @property
+    def entries(self) -> int:
+        """How many blocks are open on it. As long as there are any, the keeper renews it."""
+        return len(self._watchers)
 
     @property
     def ttl_s(self) -> float:
@@ -148,19 +152,17 @@ class Hold:
             if self.reason is not None:
                 return False
             self._watchers.append(watcher)
-            self.entries += 1
             return True
 
     def leave(self, watcher: Watcher) -> bool:
-        """Whether that was the last one inside; with it, the hold is over."""
+        """Whether nobody is inside after it; then the hold is over. Twice is as good as once."""
         with self._lock:
-            self._watchers.remove(watcher)
-            self.entries -= 1
-            if self.entries:
-                return False
-            self.reason = self.reason or RELEASED
-            self._tell_end()
-            return True
+            if self._watchers == [watcher]:
+                self.reason = self.reason or RELEASED  # first of all: an interrupt may come at any moment
+                self._tell_end()
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
+            return not self._watchers and self.reason is not None
 
     @property
     def inherited(self) -> bool:

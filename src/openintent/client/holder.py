@@ -21,8 +21,8 @@ from openintent.spaces import spaces_of_intent
 # Ended leases whose late replies must not be taken for new ones. A reply is not that many leases late.
 DEAD_KEPT_MAX: Final = 4_096
 
-# The leases whose blocks the running code is inside, innermost last, each with its holder.
-_working_under: ContextVar[tuple[tuple["Holder", Lease], ...]] = ContextVar("working_under", default=())
+# The leases whose blocks the running code is inside, innermost last, each with its holder and the block's watcher.
+_working_under: ContextVar[tuple[tuple["Holder", Lease, Watcher], ...]] = ContextVar("working_under", default=())
 
 
 def new_attempt() -> str:
@@ -48,7 +48,7 @@ class Holder:
 
     def _start_anew(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of signals may use the client that it has interrupted
         self._identity = Identity(self._given_agent_id or made_up_agent_id(), self._api_key)
 
     def identity(self) -> Identity:
@@ -116,7 +116,7 @@ class Holder:
         with self._lock:
             self._dead[lease_id] = None
             if len(self._dead) > DEAD_KEPT_MAX:
-                del self._dead[next(iter(self._dead))]
+                self._dead.pop(next(iter(self._dead)), None)  # a handler of signals may have been faster
 
     def end_trusts(self, lease_ids: Iterable[str]) -> list[str]:
         """The same for many: those whose release is ours to send, each once."""
@@ -141,11 +141,11 @@ class Holder:
             return False
         try:
             self.keeper.add(hold)
+            self._kept[lease.space, lease.scope] = lease
+            _working_under.set((*_working_under.get(), (self, lease, watcher)))
         except BaseException:
-            hold.leave(watcher)
+            self.leave(lease, watcher)
             raise
-        self._kept[lease.space, lease.scope] = lease
-        _working_under.set((*_working_under.get(), (self, lease)))
         return True
 
     def kept(self, space: str, scope: str) -> Lease | None:
@@ -154,12 +154,15 @@ class Holder:
         return None if lease is None or hold_of(lease).over else lease
 
     def leave(self, lease: Lease, watcher: Watcher) -> bool:
-        """Whether that was the last block on the lease; then its trust has ended and it should be released."""
-        _forget((self, lease))
+        """Whether no block on the lease is left; then its trust has ended and it should be released.
+
+        An interrupt may come at any moment of it: twice is as good as once.
+        """
+        _forget(watcher)
         if hold_of(lease).inherited or not hold_of(lease).leave(watcher):
             return False
         if self._kept.get((lease.space, lease.scope)) is lease:
-            del self._kept[lease.space, lease.scope]
+            self._kept.pop((lease.space, lease.scope), None)
         self.end_trust(lease.id)
         return True
 
@@ -173,7 +176,7 @@ class Holder:
         return under.token
 
     def _innermost(self, spaces: Collection[str]) -> Lease | None:
-        mine = [lease for holder, lease in _working_under.get() if holder is self and lease.space in spaces]
+        mine = [lease for holder, lease, _ in _working_under.get() if holder is self and lease.space in spaces]
         return mine[-1] if mine else None
 
 
@@ -182,9 +185,6 @@ def as_coordinator(lease: Lease) -> CoordinatorLease:
     return lease
 
 
-def _forget(entry: tuple[Holder, Lease]) -> None:
+def _forget(watcher: Watcher) -> None:
     """Not by resetting the variable: a block may be left in another context than it was entered in."""
-    entries = list(_working_under.get())
-    if entry in entries:
-        del entries[len(entries) - 1 - entries[::-1].index(entry)]
-        _working_under.set(tuple(entries))
+    _working_under.set(tuple([entry for entry in _working_under.get() if entry[2] is not watcher]))

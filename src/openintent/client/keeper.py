@@ -51,7 +51,9 @@ class Keeper:
 
     def _start_anew(self) -> None:
         self._pid = os.getpid()
-        self._changed = threading.Condition()
+        # Taken as it is, and not through the condition, whose methods an interrupt can leave with the lock taken.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._words = Words()
         self._holds: dict[str, Hold] = {}
         self._thread: threading.Thread | None = None
@@ -69,7 +71,7 @@ class Keeper:
     def add(self, hold: Hold) -> None:
         if self._pid != os.getpid():
             self._start_anew()  # a forked child has neither its parent's thread nor its leases
-        with self._changed:
+        with self._lock:
             self._ensure_thread()
             due = hold.renew_at(chance=_chance())
             self._renew_at = min(self._renew_at, due) if self._holds else due
@@ -82,7 +84,7 @@ class Keeper:
     def drop(self, hold: Hold) -> None:
         if self._pid != os.getpid():
             return
-        with self._changed:
+        with self._lock:
             if self._holds.get(hold.id) is hold:
                 del self._holds[hold.id]
                 self._needed_until = boot_s() + LINGER_S
@@ -91,7 +93,7 @@ class Keeper:
         """It may have been renewed for less time than before, and then the next heartbeat is due sooner."""
         if self._pid != os.getpid():
             return
-        with self._changed:
+        with self._lock:
             due = hold.renew_at(chance=_chance())
             if self._holds.get(hold.id) is hold and due < self._renew_at:
                 self._renew_at = due
@@ -101,7 +103,7 @@ class Keeper:
         """Word has come that it may have ended. Only the server can tell: it is asked now, not when it is time."""
         if self._pid != os.getpid():
             return
-        with self._changed:
+        with self._lock:
             if lease_id in self._holds:
                 self._word_at = boot_s()
                 self._renew_at = min(self._renew_at, self._word_at + WORD_S)
@@ -110,7 +112,7 @@ class Keeper:
     def close(self) -> None:
         if self._pid != os.getpid():
             return
-        with self._changed:
+        with self._lock:
             self._closed = True
             holds, self._holds = list(self._holds.values()), {}
             transport, self._transport = self._transport, None
@@ -139,7 +141,7 @@ class Keeper:
 
     def _watch(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 if self._closed or (not self._holds and boot_s() >= self._needed_until):
                     self._thread = None
                     return
@@ -196,7 +198,7 @@ class Keeper:
     # A try, on its own thread
 
     def _start_try(self, holds: list[Hold]) -> None:
-        with self._changed:
+        with self._lock:
             if self._tries >= TRIES_MAX or self._closed:
                 return
             self._tries += 1
@@ -215,7 +217,7 @@ class Keeper:
             self._ended_try()
 
     def _ended_try(self) -> None:
-        with self._changed:
+        with self._lock:
             self._tries -= 1
             self._changed.notify_all()
 
@@ -224,7 +226,7 @@ class Keeper:
         for first in range(0, len(holds), LEASES_PER_HEARTBEAT_MAX):
             listed = {hold.id: hold for hold in holds[first : first + LEASES_PER_HEARTBEAT_MAX]}
             self._judge(self._send(listed), listed)
-        with self._changed:
+        with self._lock:
             self._failures = 0
             if self._holds:
                 self._renew_at = self._next_beat_at(sent_at, {hold.id for hold in holds})
@@ -237,7 +239,7 @@ class Keeper:
 
     def _own_transport(self) -> Transport:
         """A connection of its own: the user's requests must not hold up a heartbeat."""
-        with self._changed:
+        with self._lock:
             if self._closed:
                 raise RuntimeError("the client is closed")
             if self._transport is None:
@@ -262,7 +264,7 @@ class Keeper:
         return min([sent_at + keeping.period_s(self._ttl_s(), chance=_chance()), *newcomers, *word])
 
     def _failed(self, exc: Exception) -> None:
-        with self._changed:
+        with self._lock:
             if not self._holds or self._closed:
                 return
             self._words.warning("heartbeat failed tries=%d error=%s", self._failures, exc)

@@ -90,7 +90,9 @@ class _Pump:
     def __init__(self, following: Following, transport: HttpTransport) -> None:
         self.buffer = Buffer(following)
         self._transport = transport
-        self._changed = threading.Condition()
+        # Taken as it is, and not through the condition, whose methods an interrupt can leave with the lock taken.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._incoming: Incoming | None = None
         self._started = False
         self._pid = os.getpid()
@@ -98,7 +100,7 @@ class _Pump:
     def take(self) -> Told | None:
         if self._pid != os.getpid():
             raise RuntimeError("a forked process does not inherit its parent's streams: subscribe anew")
-        with self._changed:
+        with self._lock:
             if not self._started:
                 threading.Thread(target=self._work, name="openintent-stream", daemon=True).start()
                 self._started = True
@@ -109,7 +111,7 @@ class _Pump:
     def close(self) -> None:
         if self._pid != os.getpid():
             return
-        with self._changed:
+        with self._lock:
             self.buffer.closed = True
             incoming = self._incoming
             self._changed.notify_all()
@@ -120,10 +122,10 @@ class _Pump:
         try:
             while not self.buffer.closed:
                 pause = self._connect()
-                with self._changed:
+                with self._lock:
                     self._changed.wait_for(lambda: self.buffer.closed, drawn_s(pause))
         except Exception as exc:  # noqa: BLE001  # whoever waits for an event must hear why none will come
-            with self._changed:
+            with self._lock:
                 self.buffer.fail(exc)
                 self._changed.notify_all()
 
@@ -139,7 +141,7 @@ class _Pump:
 
     def _read(self, incoming: Incoming) -> None:
         try:
-            with self._changed:
+            with self._lock:
                 self._incoming = incoming
                 if self.buffer.closed:
                     return
@@ -147,12 +149,12 @@ class _Pump:
                 if not self._put(piece):
                     return
         finally:
-            with self._changed:
+            with self._lock:
                 self._incoming = None
             incoming.close()
 
     def _put(self, piece: bytes) -> bool:
-        with self._changed:
+        with self._lock:
             self.buffer.put(self.buffer.following.read(piece))
             self._changed.notify_all()
             self._changed.wait_for(lambda: self.buffer.closed or not self.buffer.full)

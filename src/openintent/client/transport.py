@@ -123,7 +123,7 @@ class Pool(Generic[P]):
         self._owner: object = None
         self._pool: P | None = None
         self._closed = False
-        self._making = threading.Lock()
+        self._making = threading.RLock()
 
     def get(self, owner: object) -> P:
         if self._closed:

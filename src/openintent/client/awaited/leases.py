@@ -101,8 +101,7 @@ class Leases(Base):
             spelling.make_wish(space=where, scope=scope, ttl_s=ttl_s, wait_seconds=0.0, **options)
             for scope in spelling.scopes_of(scopes)
         ]
-        told = await self._attempt_all(wishes)
-        return [await self._taken(wish, seen) for wish, seen in zip(wishes, told, strict=True)]
+        return await self._acquire_all(wishes)
 
     async def _acquire(self, wish: Wish) -> Lease:
         seen = await self._attempt(wish)
@@ -128,10 +127,11 @@ class Leases(Base):
             await self._finish(partial(flows.give_up, wish, attempt=attempt), flows.GIVE_UP_S)
             raise
 
-    async def _attempt_all(self, wishes: list[Wish]) -> list[Seen | OpenIntentError]:
+    async def _acquire_all(self, wishes: list[Wish]) -> list[Lease | OpenIntentError]:
         tried = [(wish, new_attempt()) for wish in wishes]
         try:
-            return await self._run(flows.acquire_all(tried, patience_s=self._holder.timeout_s))
+            told = await self._run(flows.acquire_all(tried, patience_s=self._holder.timeout_s))
+            return [await self._taken(wish, seen) for wish, seen in zip(wishes, told, strict=True)]
         except asyncio.CancelledError:
             await self._finish(partial(flows.give_up_all, tried), flows.GIVE_UP_S)
             raise

@@ -30,7 +30,7 @@ class Idle(Generic[C]):
     """The newest is used first, so that those which are not needed grow old. Any thread may ask."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of signals may send something by the line that it has interrupted
         self._kept: dict[object, deque[C]] = {}
         self._closed = False
 
@@ -53,7 +53,7 @@ class Idle(Generic[C]):
             if kept is None:
                 kept = self._kept[where] = deque()
             kept.append(connection)
-            spent = [] if kept[0].idle_since > now - IDLE_S_MAX and len(kept) <= IDLE_MAX else [kept.popleft()]
+            spent = [kept.popleft()] if kept and _is_spent(kept, now) else []
             if self._closed:
                 spent += kept
                 kept.clear()
@@ -73,6 +73,10 @@ class Idle(Generic[C]):
             self._kept.clear()
         for each in dropped:
             each.close()
+
+
+def _is_spent(kept: deque[C], now: float) -> bool:
+    return kept[0].idle_since <= now - IDLE_S_MAX or len(kept) > IDLE_MAX
 
 
 class Reused(Generic[C]):

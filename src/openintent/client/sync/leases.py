@@ -95,16 +95,35 @@ class Leases(Base):
             spelling.make_wish(space=where, scope=scope, ttl_s=ttl_s, wait_seconds=0.0, **options)
             for scope in spelling.scopes_of(scopes)
         ]
-        told = self._attempt_all(wishes)
-        return [self._taken(wish, seen) for wish, seen in zip(wishes, told, strict=True)]
+        return self._acquire_all(wishes)
 
     def _acquire(self, wish: Wish) -> Lease:
-        seen = self._attempt(wish)
-        if self._holder.is_dead(seen):
-            # Our own lease came back whose work was cancelled. New work needs a new token.
+        attempt = new_attempt()
+        try:
+            seen = self._run(flows.acquire(wish, attempt=attempt, patience_s=self._holder.timeout_s))
+            if not self._holder.is_dead(seen):
+                return self._holder.take(seen)
             self._ask(calls.release(calls.lease_path(seen.view.id)))
-            seen = self._attempt(wish)
-        return self._holder.take(seen)
+        except OpenIntentError:
+            raise  # then the flow has seen to it
+        except BaseException:  # Ctrl-C, or whatever a handler of signals raises
+            with suppress(Exception):
+                self._run(flows.give_up(wish, attempt=attempt))
+            raise
+        # Our own lease came back whose work was cancelled. New work needs a new token.
+        return self._acquire(wish)
+
+    def _acquire_all(self, wishes: list[Wish]) -> list[Lease | OpenIntentError]:
+        tried = [(wish, new_attempt()) for wish in wishes]
+        try:
+            told = self._run(flows.acquire_all(tried, patience_s=self._holder.timeout_s))
+            return [self._taken(wish, seen) for wish, seen in zip(wishes, told, strict=True)]
+        except OpenIntentError:
+            raise
+        except BaseException:
+            with suppress(Exception):
+                self._run(flows.give_up_all(tried))
+            raise
 
     def _taken(self, wish: Wish, told: Seen | OpenIntentError) -> Lease | OpenIntentError:
         if isinstance(told, OpenIntentError):
@@ -113,28 +132,6 @@ class Leases(Base):
             return self._acquire(wish) if self._holder.is_dead(told) else self._holder.take(told)
         except OpenIntentError as exc:
             return exc
-
-    def _attempt(self, wish: Wish) -> Seen:
-        attempt = new_attempt()
-        try:
-            return self._run(flows.acquire(wish, attempt=attempt, patience_s=self._holder.timeout_s))
-        except OpenIntentError:
-            raise  # then the flow has seen to it
-        except BaseException:  # Ctrl-C, or whatever a handler of signals raises
-            with suppress(Exception):
-                self._run(flows.give_up(wish, attempt=attempt))
-            raise
-
-    def _attempt_all(self, wishes: list[Wish]) -> list[Seen | OpenIntentError]:
-        tried = [(wish, new_attempt()) for wish in wishes]
-        try:
-            return self._run(flows.acquire_all(tried, patience_s=self._holder.timeout_s))
-        except OpenIntentError:
-            raise
-        except BaseException:
-            with suppress(Exception):
-                self._run(flows.give_up_all(tried))
-            raise
 
     def renew_lease(
         self,

@@ -65,6 +65,18 @@ def test_a_request_that_is_under_way_then_does_not_begin_it_again(database):
     assert not look(database).in_use
 
 
+def test_a_thread_that_could_not_be_had_once_is_asked_for_again(database, monkeypatch):
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with openintent.local(database) as client:
+        with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="can't start new thread"):
+            patched.setattr(threading.Thread, "start", refuse)
+            client.list_intents()
+        client.list_intents()
+    assert not look(database).in_use
+
+
 def test_a_client_that_asked_nothing_has_touched_nothing(database):
     with openintent.local(database):
         pass

@@ -19,7 +19,7 @@ class Member:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.users = 0
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()  # a handler of signals may close a client
         self._stint: Stint | None = None
         self._aside = False
 
@@ -28,9 +28,14 @@ class Member:
         if stint is None:
             return None
         if stint.failure is not None:
-            self._stint = None  # who asks again makes a new start: what was wrong may have been mended
+            self._forget(stint)  # who asks again makes a new start: what was wrong may have been mended
             raise OpenIntentError(f"{self.path} cannot be served: {stint.failure}", code="engine_failed")
         return stint.where
+
+    def _forget(self, stint: Stint) -> None:
+        with self._changing:
+            if self._stint is stint:  # and not one that another thread has begun since
+                self._stint = None
 
     def trouble(self) -> str:
         return "this process has stepped aside" if self._stint is None else self._stint.trouble
@@ -49,8 +54,9 @@ class Member:
     def _begin(self) -> Stint | None:
         with self._changing:
             if self._stint is None and not self._aside:
-                self._stint = Stint(self.path)
-                self._stint.start()
+                stint = Stint(self.path)
+                stint.start()  # if the system has no thread left, whoever asks again makes a new start
+                self._stint = stint
             return self._stint
 
 
@@ -80,7 +86,7 @@ class _Members:
         self._start_anew()
 
     def _start_anew(self) -> None:
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()  # a handler of signals may close a client
         self._by_path: dict[Path, Member] = {}
 
     def join(self, path: Path) -> Membership:

@@ -47,7 +47,13 @@ class Stint:
         self.failure: Exception | None = None  # it has ended by this
 
     def start(self) -> None:
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # no thread is to be had, or an interrupt came: should it run all the same, it ends
+            self._stopping = True
+            self._waker.close()
+            self._woken.close()
+            raise
 
     def stop(self) -> None:
         """If this is the grantor: say farewell, and let another one be it."""

@@ -297,8 +297,9 @@ def test_every_error_says_what_it_means(code):
 
 
 @pytest.mark.parametrize("code", sorted(errors.BY_CODE))
-def test_every_error_code_is_in_the_http_reference(code):
-    assert f"`{code}`" in (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
+def test_every_error_code_is_in_the_http_reference_with_its_class(code):
+    lines = (ROOT / "docs" / "http.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if f"`{code}`" in line and f" | `{errors.BY_CODE[code].__name__}` | " in line]
 
 
 # Tests

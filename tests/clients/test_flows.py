@@ -53,8 +53,8 @@ class Play:
             self.result, self.done = done.value, True
 
 
-def acquire(wish: Wish = WISH) -> Play:
-    return Play(flows.acquire(wish, attempt="t1", patience_s=30.0))
+def acquire(wish: Wish = WISH, patience_s: float = 30.0) -> Play:
+    return Play(flows.acquire(wish, attempt="t1", patience_s=patience_s))
 
 
 def patiently(call: Call, patience_s: float = 30.0) -> Play:
@@ -149,6 +149,12 @@ def test_no_slice_is_longer_than_ten_seconds():
 def test_a_slice_is_given_more_time_than_it_waits():
     play = acquire(WAITING).answer(seen())
     assert play.sent[0].timeout_s > play.sent[0].body["wait_seconds"]
+
+
+@pytest.mark.parametrize(("patience_s", "spare_s"), [(30.0, 5.0), (2.0, 2.0), (0.1, flows.TRY_S_MIN)])
+def test_an_answer_to_a_wait_may_be_no_later_than_the_patience(patience_s, spare_s):
+    play = acquire(WAITING, patience_s).answer(seen())
+    assert play.sent[0].timeout_s == play.sent[0].body["wait_seconds"] + spare_s
 
 
 def test_waiting_goes_on_at_least_once_a_second():

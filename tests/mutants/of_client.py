@@ -244,8 +244,8 @@ ASKING: Final = (
         (
             Edit(
                 "client/flows.py",
-                "            return (yield from send(_slice(wish, attempt, wait_s)))",
-                '            return (yield from send(_slice(wish, f"{attempt}-{now}", wait_s)))',
+                "            return (yield from send(_slice(wish, attempt, wait_s, spare_s=spare_s)))",
+                '            return (yield from send(_slice(wish, f"{attempt}-{now}", wait_s, spare_s=spare_s)))',
             ),
         ),
         (tests("clients/test_flows.py::test_every_slice_of_a_wait_is_the_same_attempt"),),

@@ -21,7 +21,8 @@ class AsyncOpenIntentClient(Intents, Lineage, Governance, Coordinators, Portfoli
 
     `base_url` is `OPENINTENT_URL` if not given, else `http://localhost:8000`; `api_key` is `OPENINTENT_API_KEY`.
     Without an `agent_id` one is made up, so that two programs are two agents. `timeout` is how many seconds one
-    method may take, with all its repeats, besides the time that it was asked to wait for a lease.
+    method may take, with all its repeats, besides the time that it was asked to wait for a lease. No try is given less
+    than one; and to give up a lease that it may have got, after no answer came, a method may take two more.
     """
 
     def __init__(

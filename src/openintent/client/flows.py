@@ -192,7 +192,7 @@ def acquire(wish: Wish, *, attempt: str, patience_s: float) -> Flow[Seen]:
     """Get the scope, waiting as long as the wish says. Whoever gives up leaves neither a place nor a lease behind."""
     try:
         if wish.wait_s > 0:
-            seen = yield from _wait(wish, attempt)
+            seen = yield from _wait(wish, attempt, patience_s=patience_s)
         else:
             seen = yield from patiently(calls.acquire(wish, attempt=attempt, wait_s=0.0), patience_s=patience_s)
         return (yield from _fresh(seen))
@@ -201,15 +201,15 @@ def acquire(wish: Wish, *, attempt: str, patience_s: float) -> Flow[Seen]:
         raise
 
 
-def _wait(wish: Wish, attempt: str) -> Flow[Seen]:
+def _wait(wish: Wish, attempt: str, *, patience_s: float) -> Flow[Seen]:
     """Wait slice by slice under one attempt, which keeps the place."""
     started = now = yield from read_clock()
-    failures = 0
+    failures, spare_s = 0, min(max(patience_s, TRY_S_MIN), WAITING_TRY_S_MAX)
     while True:
         left_s = started + wish.wait_s - now
         wait_s = max(SLICE_S_MIN, min(even_slice_s(wish.wait_s), left_s))
         try:
-            return (yield from send(_slice(wish, attempt, wait_s)))
+            return (yield from send(_slice(wish, attempt, wait_s, spare_s=spare_s)))
         except (WaitTimeout, Unavailable, OutcomeUnknown) as exc:
             asked_at, now = now, (yield from read_clock())
             # A server that stops sends its waiters away early; they should not all come back at once.
@@ -223,8 +223,8 @@ def _wait(wish: Wish, attempt: str) -> Flow[Seen]:
             now = yield from read_clock()
 
 
-def _slice(wish: Wish, attempt: str, wait_s: float) -> Call[Seen]:
-    return calls.acquire(wish, attempt=attempt, wait_s=wait_s, timeout_s=wait_s + WAITING_TRY_S_MAX)
+def _slice(wish: Wish, attempt: str, wait_s: float, *, spare_s: float) -> Call[Seen]:
+    return calls.acquire(wish, attempt=attempt, wait_s=wait_s, timeout_s=wait_s + spare_s)
 
 
 def even_slice_s(wait_s: float) -> float:

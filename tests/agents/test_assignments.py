@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 from fleetwords import own, soon
 
-from openintent.agents import Agent, on_assignment, on_handoff, running
+from openintent.agents import Agent, Retry, on_assignment, on_handoff, running
 from openintent.agents import record as records
+from openintent.errors import LeaseConflictError
 
 pytestmark = pytest.mark.anyio
 
@@ -274,6 +276,41 @@ async def test_what_is_delegated_comes_with_its_word(stage, name, server_url):
         done = await stage.until_status(intent, "done", name=f"{name}-b")
     assert told == [(intent.id, name, {"rows": [1, 2]})]
     assert own(done.state) == {"sum": 3, "from": name, "word": "plain"}
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_nothing_is_delegated_to_one_who_is_still_at_work_and_would_overwrite_it(stage, name, server_url, kind):
+    begun, may_end, refused = asyncio.Event(), asyncio.Event(), []
+
+    @Agent(name, base_url=server_url)
+    class Writer:
+        @on_assignment
+        async def write(self, intent):
+            if self.work.from_agent:
+                return {"corrected": self.work.payload}
+            begun.set()
+            await soon(may_end.wait())
+            return {"text": "Good morning"}
+
+    @Agent(f"{name}-reviewer", base_url=server_url)
+    class Reviewer:
+        @on_assignment(retry=Retry(max_attempts=20, backoff="constant", base_delay_seconds=0.1))
+        async def review(self, intent):
+            hand_back = partial(self.delegate, intent.id, name, "a typo")
+            try:
+                await (hand_back() if kind == "async" else asyncio.to_thread(hand_back))
+            except LeaseConflictError as still_at_work:
+                refused.append(still_at_work.current_holder)
+                may_end.set()
+                raise
+
+    async with running(Writer, Reviewer) as (writer, _):
+        intent = await stage.assigned()
+        await soon(begun.wait())
+        await stage.boss.assign_agent(intent.id, f"{name}-reviewer")
+        done = await stage.until(intent, lambda found: "corrected" in found.state)
+    assert own(done.state) == {"text": "Good morning", "corrected": "a typo"}
+    assert set(refused) == {writer.agent_id}
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])

@@ -14,6 +14,8 @@ from openintent.agents.work import Work, current, leading
 from openintent.client import AsyncOpenIntentClient, OpenIntentClient
 from openintent.client.coordinator import CoordinatorLease
 from openintent.client.lease import Lease
+from openintent.client.values import Intent
+from openintent.errors import ConflictError, LeaseConflictError
 
 if TYPE_CHECKING:
     from openintent.agents.runner import Runner
@@ -122,7 +124,10 @@ class AgentBase:
         return self.client.log_event(intent_id, "comment", {"message": message, **data})
 
     def delegate(self, intent_id: str, agent_id: str, payload: Any = None, **options: Any) -> Any:
-        """Assign the intent to another agent, with a word to it: its handlers find it in `self.work.payload`."""
+        """Assign the intent to another agent, with a word to it: its handlers find it in `self.work.payload`.
+
+        `LeaseConflictError` while that agent is at work on this very intent: the end of that would overwrite the word.
+        """
         return self._both(self._delegate(intent_id, agent_id, payload, options))
 
     def record_decision(self, intent_id: str, decision_type: str, outcome: str, reasoning: str = "") -> Any:
@@ -161,11 +166,32 @@ class AgentBase:
     def _delegate(
         self, intent_id: str, agent_id: str, payload: Any, options: dict[str, Any]
     ) -> Generator[Any, Any, Any]:
-        client = self.client
-        told = Record(from_agent=self.settings.name, payload=payload)
-        yield client.patch_state(intent_id, [records.patch(agent_id, told)], **self._as_leader(options))
-        assignment = yield client.assign_agent(intent_id, agent_id)
+        told, options = Record(from_agent=self.settings.name, payload=payload), self._as_leader(options)
+        while not (yield from self._said(intent_id, agent_id, told, options)):
+            pass  # somebody has changed the intent just now, and perhaps the agent has begun
+        assignment = yield self.client.assign_agent(intent_id, agent_id)
         return assignment
+
+    def _said(self, intent_id: str, agent_id: str, told: Record, options: dict[str, Any]) -> Generator[Any, Any, bool]:
+        intent = yield self.client.get_intent(intent_id)
+        yield from self._refuse_if_at_work(intent, agent_id)
+        patches = [records.patch(agent_id, told)]
+        try:
+            yield self.client.patch_state(intent_id, patches, **{"expected_version": intent.version, **options})
+        except ConflictError as conflict:
+            if conflict.current_version is None:
+                raise
+            return False
+        return True
+
+    def _refuse_if_at_work(self, intent: Intent, agent_id: str) -> Generator[Any, Any, None]:
+        record = records.read(intent.state, agent_id)
+        if record.status != "running":
+            return
+        leases = yield self.client.get_leases(intent.id, agent_id=record.holder)
+        if any(lease.token == record.token for lease in leases):
+            message = f"{record.holder} is still at work on its assignment to {intent.id}: delegate when that has ended"
+            raise LeaseConflictError(message, code="lease_held", response={"current_holder": record.holder})
 
     def _both(self, steps: Generator[Any, Any, T]) -> Any:
         return _awaited(steps) if in_event_loop() else _plain(steps)
@@ -205,7 +231,12 @@ async def _awaited(steps: Generator[Any, Any, T]) -> T:
     try:
         asked = next(steps)
         while True:
-            asked = steps.send(await asked)
+            try:
+                got = await asked
+            except Exception as failed:  # noqa: BLE001  # the procedure is to deal with it, as in plain code
+                asked = steps.throw(failed)
+            else:
+                asked = steps.send(got)
     except StopIteration as end:
         result: T = end.value
         return result

@@ -123,15 +123,15 @@ def _obstacle(answer: Any, views: Views, now_ms: int) -> Problem:
 
 def _wait_over(over: answers.WaitOver, views: Views, now_ms: int) -> Problem:
     """What stands in the way, with the place in the queue that is still kept."""
-    waited_s = over.waited_ms / 1_000
+    # No word of how long: whoever waits by several requests has waited for longer than this one.
     place = f"place {over.place} in the queue"
-    problem = plain("wait_timeout", f"no lease after {waited_s:.1f} s: {place}", detail=HELD_DETAIL)
+    problem = plain("wait_timeout", f"no lease in time: {place}", detail=HELD_DETAIL)
     if over.why is not None:
         problem = _obstacle(over.why, views, now_ms)
-        problem.error.message = problem.message = f"no lease after {waited_s:.1f} s: {problem.message}; {place}"
+        problem.error.message = problem.message = f"no lease in time: {problem.message}; {place}"
     problem.error.code = "wait_timeout"
     problem.error.hint = "the same Idempotency-Key within 5 s keeps the place"
-    problem.ticket, problem.place, problem.waited_seconds = over.ticket, over.place, waited_s
+    problem.ticket, problem.place, problem.waited_seconds = over.ticket, over.place, over.waited_ms / 1_000
     return problem
 
 

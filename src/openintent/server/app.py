@@ -147,6 +147,8 @@ class Server(uvicorn.Server):
         log.info("stop began connections=%d", len(self.server_state.connections))
         self._service.stopping.set()
         self._grantor.hang_up()
+        # What was read just now is carried out behind us, and may begin to wait.
+        asyncio.get_running_loop().call_soon(self._grantor.hang_up)
         forwarder, stop_s = self._service.forwarder, self._settings.stop_seconds
         # Where there are others, one of them can lead already while this one sees to its connections.
         leaving = None if forwarder is None else asyncio.ensure_future(self._grantor.stop())

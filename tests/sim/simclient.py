@@ -149,7 +149,9 @@ class SimClient:
 
     async def _meddle(self, _: Job, chances: Chances) -> None:
         """Look who holds what, and try to end or prolong what is not its own."""
-        page = await self._run(flows.send(calls.get_leases(SPACE, status="active", scope=None, agent_id=None)))
+        page = await self._run(
+            flows.send(calls.get_leases(SPACE, status="active", scope=None, agent_id=None, after=None))
+        )
         foreign = [seen for seen in page.items if seen.view.agent_id != self.name]
         if not foreign:
             return
@@ -278,7 +280,7 @@ class Onlooker:
         self.loop.call_soon(self.loop.create_task, self._live())
 
     async def _live(self) -> None:
-        call = calls.get_leases(SPACE, status="active", scope=None, agent_id=None).within(LOOK_TIMEOUT_S)
+        call = calls.get_leases(SPACE, status="active", scope=None, agent_id=None, after=None).within(LOOK_TIMEOUT_S)
         while not self.quiet:
             with suppress(OpenIntentError):
                 await drivers.run_async(flows.send(call), self._transport)

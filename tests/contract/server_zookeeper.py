@@ -9,6 +9,7 @@ from pathlib import Path
 
 from daemon import Daemon, give, own_folder, serving
 from ports import free_port, free_ports
+from proving import size
 
 PACKAGE = "zookeeper"
 JAR = Path("/usr/share/java/zookeeper.jar")
@@ -17,9 +18,10 @@ CLASSES = ":".join(str(JAR.with_name(f"{name}.jar")) for name in ("zookeeper", "
 USERS = ("zookeeper", "nobody")
 WORD_S_MAX = 0.5
 
-# Little memory, and soon there.
+# Little memory, and soon there; it has all that is stored in it.
+MEMORY_MB = max(192, size("engine_records", 3_000) // 100)
 JAVA = (
-    "-Xmx192m",
+    f"-Xmx{MEMORY_MB}m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",

@@ -10,7 +10,7 @@ import pytest
 from engine_words import PATIENCE_S, add, commit, keys
 from remote_words import ON_SERVERS
 
-from openintent.engines.base import DeleteRange, Deposed, Head, Put, Record
+from openintent.engines.base import DeleteRange, Deposed, Head, OutcomeUncertain, Put, Record
 from openintent.engines.journaled import JournaledEngine, Store
 from openintent.errors import EngineUnavailable
 
@@ -87,6 +87,20 @@ async def test_rows_that_the_writer_adds_after_a_failed_takeover_are_not_missed(
     seen = await commit(writer, Put("third", b""))
     await other.commit(expect=seen, head=Head(2, 1, 1), changes=changes)
     assert await keys(other) == sorted(["first", "second", "third", *(put.key for put in changes)])
+
+
+async def test_a_commit_in_doubt_that_has_arrived_is_read(store: Store, monkeypatch: pytest.MonkeyPatch):
+    writer, append = JournaledEngine(store), store.append
+
+    async def without_an_answer(**asked: Any) -> None:
+        await append(**asked)
+        raise OutcomeUncertain("no answer")
+
+    await commit(writer, Put("first", b""), term=1)
+    monkeypatch.setattr(store, "append", without_an_answer)
+    with pytest.raises(OutcomeUncertain):
+        await commit(writer, Put("arrived", b""))
+    assert await keys(writer) == ["arrived", "first"]
 
 
 async def test_a_row_that_is_added_while_two_read_the_log_is_not_missed(store: Store, monkeypatch: pytest.MonkeyPatch):

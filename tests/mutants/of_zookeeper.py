@@ -156,12 +156,29 @@ MUTANTS: Final = (
         (faults("a_scan_begins_anew_when_folds_have_replaced_what_it_reads"),),
     ),
     Mutant(
-        "what was read of a journal is kept although somebody else writes",
+        "what was read of a journal is kept behind a commit in doubt",
         (Edit("engines/journaled.py", "            self._term = -1\n            raise\n", "            raise\n"),),
+        (tests("contract/test_stores.py::test_a_commit_in_doubt_that_has_arrived_is_read[zookeeper]"),),
+    ),
+    Mutant(
+        "what was read of a journal is kept in the next term",
+        (Edit("engines/journaled.py", "        if head.term != expect.term:\n", "        if False:\n"),),
         (
             tests(
-                "contract/test_stores.py::test_rows_that_the_writer_adds_after_a_failed_takeover_are_not_missed[zookeeper-changes0]"
+                "contract/test_server_faults.py::test_a_commit_that_arrives_after_the_journal_was_read_is_found_by_the_next_term"
+                "[zookeeper]"
             ),
         ),
+    ),
+    Mutant(
+        "whoever waited for the journal reads it over what was added since",
+        (
+            Edit(
+                "engines/journaled.py",
+                "                return  # it was read meanwhile, and there may be more by now\n",
+                "                pass\n",
+            ),
+        ),
+        (tests("contract/test_stores.py::test_a_row_that_is_added_while_two_read_the_log_is_not_missed[zookeeper]"),),
     ),
 )

@@ -178,7 +178,7 @@ class JournaledEngine:
         try:
             await self._append(expect, head, changes)
         except BaseException:
-            # Perhaps somebody else writes: what was read of the journal need not be all of it any more.
+            # Perhaps it has arrived, or somebody else writes: what was read need not be all of the journal any more.
             self._term = -1
             raise
         self._perhaps_fold()

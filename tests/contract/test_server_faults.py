@@ -80,7 +80,10 @@ async def test_a_commit_in_doubt_is_settled_by_the_next_term_of_the_same_writer(
     assert await keys(slow) == ["first", "next"]
 
 
-async def test_a_commit_that_arrives_after_the_journal_was_read_is_found_by_the_next_term(slow: Engine, post: Post):
+@pytest.mark.parametrize("changes", [(), (Put("mine", b""),)])
+async def test_a_commit_that_arrives_after_the_journal_was_read_is_found_by_the_next_term(
+    slow: Engine, post: Post, changes: tuple[Put, ...]
+):
     """Who had been reading the log all the time read on in between."""
     seen = await slow.head()
     post.keeps = post.COMMIT
@@ -90,9 +93,9 @@ async def test_a_commit_that_arrives_after_the_journal_was_read_is_found_by_the_
     await slow.reopen()
     assert await keys(slow) == ["first"]
     await post.deliver()
-    await commit(slow, term=2)
+    await commit(slow, *changes, term=2)
     await commit(slow, Put("next", b""))
-    assert await keys(slow) == ["first", "late", "next"]
+    assert await keys(slow) == sorted(["first", "late", "next", *(put.key for put in changes)])
 
 
 @folds_by_requests

@@ -166,7 +166,7 @@ MUTANTS: Final = (
         (
             tests(
                 "contract/test_server_faults.py::test_a_commit_that_arrives_after_the_journal_was_read_is_found_by_the_next_term"
-                "[zookeeper]"
+                "[zookeeper-changes1]"
             ),
         ),
     ),

@@ -9,7 +9,7 @@ from fleetwords import own, soon
 
 from openintent.agents import Agent, Retry, on_assignment, on_handoff, running
 from openintent.agents import record as records
-from openintent.errors import LeaseConflictError
+from openintent.errors import ConflictError, LeaseConflictError
 
 pytestmark = pytest.mark.anyio
 
@@ -311,6 +311,22 @@ async def test_nothing_is_delegated_to_one_who_is_still_at_work_and_would_overwr
         done = await stage.until(intent, lambda found: "corrected" in found.state)
     assert own(done.state) == {"text": "Good morning", "corrected": "a typo"}
     assert set(refused) == {writer.agent_id}
+
+
+async def test_a_delegation_that_names_another_version_is_refused_and_one_over_no_record_is_not(stage, agent):
+    @agent()
+    class Idle:
+        @on_assignment
+        def handle(self, intent):
+            pass
+
+    async with running(Idle) as (idle,):
+        intent = await stage.boss.create_intent("given", initial_state={records.KEY: {"other": "no record"}})
+        with pytest.raises(ConflictError):
+            await soon(idle.delegate(intent.id, "other", expected_version=intent.version + 7))
+        await soon(idle.delegate(intent.id, "other", "a word"))
+        told = records.read((await stage.boss.get_intent(intent.id)).state, "other")
+    assert (told.status, told.payload) == ("open", "a word")
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])

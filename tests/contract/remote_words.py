@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from engine_words import commit, everything, keys, opened
+from engine_words import commit, everything, following, keys, opened
 from faultproxy import FaultProxy
 from posts import Post
 
-from openintent.engines.base import Engine, Put
+from openintent.engines.base import Engine, OutcomeUncertain, Put
 from openintent.errors import EngineUnavailable
 
 # Each has a module `server_<name>.py` beside this one: `missing()` says what is not installed, and `running(folder)` is
@@ -34,6 +34,15 @@ async def one_commit(url: str) -> Engine:
         await commit(engine, Put("k", b""))
         assert await keys(engine) == ["k"]
     return engine
+
+
+async def commit_kept(slow: Engine, post: Post) -> None:
+    """A commit of the slow writer leaves it, and does not arrive."""
+    seen = await slow.head()
+    post.keeps = post.COMMIT
+    with pytest.raises(OutcomeUncertain):
+        await slow.commit(expect=seen, head=following(seen), changes=[Put("late", b"")])
+    post.keeps = None
 
 
 async def fold_kept(slow: Engine, post: Post, fold: int = 0) -> None:

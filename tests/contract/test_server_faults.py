@@ -14,7 +14,7 @@ from engine_words import LAST, PATIENCE_S, commit, everything, following, keys, 
 from faultproxy import FaultProxy
 from posts import POSTS, Post
 from proving import Figures, size
-from remote_words import ON_SERVERS, SOFTWARE, by_way_of, fold_kept, port_of, with_option
+from remote_words import ON_SERVERS, SOFTWARE, by_way_of, commit_kept, fold_kept, port_of, with_option
 
 from openintent.engines import etcd, open_engine, zookeeper
 from openintent.engines.base import DeleteRange, Deposed, Engine, Head, OutcomeUncertain, Put, Record
@@ -68,11 +68,7 @@ async def test_a_commit_that_arrives_late_fails_if_there_is_a_new_term(
 
 
 async def test_a_commit_in_doubt_is_settled_by_the_next_term_of_the_same_writer(slow: Engine, post: Post):
-    seen = await slow.head()
-    post.keeps = post.COMMIT
-    with pytest.raises(OutcomeUncertain):
-        await slow.commit(expect=seen, head=following(seen), changes=[Put("late", b"")])
-    post.keeps = None
+    await commit_kept(slow, post)
     await slow.reopen()
     taken = await commit(slow, Put("next", b""), term=2)
     await post.deliver()
@@ -85,11 +81,7 @@ async def test_a_commit_that_arrives_after_the_journal_was_read_is_found_by_the_
     slow: Engine, post: Post, changes: tuple[Put, ...]
 ):
     """Who had been reading the log all the time read on in between."""
-    seen = await slow.head()
-    post.keeps = post.COMMIT
-    with pytest.raises(OutcomeUncertain):
-        await slow.commit(expect=seen, head=following(seen), changes=[Put("late", b"")])
-    post.keeps = None
+    await commit_kept(slow, post)
     await slow.reopen()
     assert await keys(slow) == ["first"]
     await post.deliver()

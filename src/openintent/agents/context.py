@@ -4,7 +4,7 @@ One rule for all of it: in `async` code it is awaited, in plain code it is not.
 """
 
 from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from openintent.agents import record as records
 from openintent.agents.links import Links, in_event_loop
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from openintent.agents.runner import Runner
 
 T = TypeVar("T")
+
+TELL_TRIES_MAX: Final = 100  # while others write to the same intent all the time
 
 
 class LeaseFace:
@@ -167,25 +169,27 @@ class AgentBase:
         self, intent_id: str, agent_id: str, payload: Any, options: dict[str, Any]
     ) -> Generator[Any, Any, Any]:
         told, options = Record(from_agent=self.settings.name, payload=payload), self._as_leader(options)
-        while not (yield from self._said(intent_id, agent_id, told, options)):
-            pass  # somebody has changed the intent just now, and perhaps the agent has begun
+        for left in reversed(range(TELL_TRIES_MAX)):
+            try:
+                yield from self._say(intent_id, agent_id, told, options)
+                break
+            except ConflictError as conflict:  # somebody has changed the intent just now; perhaps the agent has begun
+                if conflict.current_version is None or "expected_version" in options or not left:
+                    raise
         assignment = yield self.client.assign_agent(intent_id, agent_id)
         return assignment
 
-    def _said(self, intent_id: str, agent_id: str, told: Record, options: dict[str, Any]) -> Generator[Any, Any, bool]:
+    def _say(self, intent_id: str, agent_id: str, told: Record, options: dict[str, Any]) -> Generator[Any, Any, None]:
         intent = yield self.client.get_intent(intent_id)
         yield from self._refuse_if_at_work(intent, agent_id)
         patches = [records.patch(agent_id, told)]
-        try:
-            yield self.client.patch_state(intent_id, patches, **{"expected_version": intent.version, **options})
-        except ConflictError as conflict:
-            if conflict.current_version is None:
-                raise
-            return False
-        return True
+        yield self.client.patch_state(intent_id, patches, **{"expected_version": intent.version, **options})
 
     def _refuse_if_at_work(self, intent: Intent, agent_id: str) -> Generator[Any, Any, None]:
-        record = records.read(intent.state, agent_id)
+        try:
+            record = records.read(intent.state, agent_id)
+        except records.BadRecord:
+            return  # the word takes its place
         if record.status != "running":
             return
         leases = yield self.client.get_leases(intent.id, agent_id=record.holder)
